@@ -1,0 +1,83 @@
+"""Conversations are trees of messages; a turn is a user message and its reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId, UserId
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class MessageStatus(StrEnum):
+    STREAMING = "streaming"
+    COMPLETE = "complete"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageError:
+    """Why a message is ``failed`` or ``interrupted``."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One node of a conversation's tree. ``parent_id`` never changes after creation."""
+
+    id: MessageId
+    conversation_id: ConversationId
+    parent_id: MessageId | None
+    role: Role
+    content: str
+    status: MessageStatus
+    created_at: datetime
+    model: str | None = None
+    requested_model: str | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    content_tokens: int | None = None
+    cost: Decimal | None = None
+    generation_id: GenerationId | None = None
+    error: MessageError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    id: MessageId
+    parent_id: MessageId | None
+    role: Role
+    status: MessageStatus
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation's head. ``current_leaf_id`` is a hint guarded by ``version``, which only grows."""
+
+    id: ConversationId
+    tenant_id: TenantId
+    user_id: UserId
+    title: str
+    model: str | None
+    current_leaf_id: MessageId | None
+    version: int
+    pinned: bool
+    archived: bool
+    temporary: bool
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,29 @@
+"""Pools as configured: the replicas that serve one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EngineKind = Literal["openvino", "reference", "vllm", "openai"]
+Precision = Literal["fast", "exact"]
+Vocabulary = Literal["ascii", "nasty"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """One ``[[pools]]`` entry. 0 means "decide from the model and the machine"."""
+
+    name: str
+    model: str
+    engine: EngineKind = "openvino"
+    replicas: int = 1
+    precision: Precision = "fast"
+    kv_bytes: int = 0
+    context_tokens: int = 0
+    queue_limit: int = 200
+    downgrade_to: str = ""
+    prefill_tokens_per_s: float = 5000.0
+    output_tokens_per_s: float = 50.0
+    blocks: int = 0
+    vocabulary: Vocabulary = "ascii"

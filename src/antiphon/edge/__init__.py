@@ -1,0 +1,1 @@
+"""The edge and session plane: HTTP, sign-in, event streams."""

@@ -1,0 +1,1 @@
+"""The accelerator plane: what computes tokens, and the tokenizers that give them meaning."""

@@ -1,0 +1,243 @@
+"""Ports of the accelerator plane.
+
+``Engine`` takes a whole request and yields its events; gateway and orchestrator know only this.
+``Executor`` takes one ``StepPlan`` and returns one ``StepResult``; only a replica's step loop knows it.
+``Tokenizer`` is a model's vocabulary and chat template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from antiphon.core.generation import FinishReason, Sampling
+from antiphon.core.ids import TenantId
+from antiphon.core.messages import Role
+from antiphon.core.tenancy import Band
+
+BLOCK_TOKENS = 32
+"""Tokens of KV cache in one block."""
+
+
+# --- whole requests -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One generation as an engine sees it: ids in, ids and text out.
+
+    ``already_ids`` are output tokens computed before (resume, failover, Continue): they are context, they are not
+    emitted again, and they count against ``sampling.max_tokens``. The sampler's position is ``len(prompt_ids) +
+    len(already_ids)`` at the first new token, so a resumed generation draws the same noise.
+    """
+
+    request_id: str
+    tenant_id: TenantId
+    prompt_ids: tuple[int, ...]
+    sampling: Sampling
+    already_ids: tuple[int, ...] = ()
+    band: Band = Band.STANDARD
+    ignore_end_of_turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """Prompt tokens computed so far; live only."""
+
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """New output: the ids consumed and the text they completed (possibly empty: half a character, a held stop prefix)."""
+
+    token_ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUsage:
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    queued_ms: int
+    prefill_ms: int
+    decode_ms: int
+    accelerator_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a request. ``text`` is what was still held back and is part of the answer."""
+
+    reason: FinishReason
+    usage: EngineUsage
+    text: str = ""
+
+
+EngineEvent = Prefilling | Tokens | Finished
+
+
+class Engine(Protocol):
+    def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
+        """Yield events, the last a ``Finished``. Closing the iterator early cancels the request and frees its blocks.
+
+        Raises ``EngineFailed`` when the engine dies in mid-request, ``NoCapacity`` when it is not ready.
+        """
+        ...
+
+
+# --- single steps ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """Sample the token that follows the last new token of a sequence. ``position`` is that token's index."""
+
+    position: int
+    sampling: Sampling
+    prompt_sha256: bytes
+    output_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceStep:
+    """What one sequence does in one step: compute ``token_ids`` after ``past_tokens`` cached ones.
+
+    ``block_ids`` covers ``past_tokens + len(token_ids)`` tokens. ``sample`` is ``None`` while a prompt is unfinished.
+    """
+
+    sequence_id: int
+    token_ids: Sequence[int]
+    past_tokens: int
+    block_ids: Sequence[int]
+    sample: SampleRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    source_block: int
+    target_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One forward pass. ``copies`` happen before it."""
+
+    sequences: tuple[SequenceStep, ...]
+    copies: tuple[BlockCopy, ...] = ()
+
+    @property
+    def new_tokens(self) -> int:
+        return sum(len(sequence.token_ids) for sequence in self.sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    sequence_id: int
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """Sampled tokens, in the plan's order of sampled sequences. Times are seconds."""
+
+    sampled: tuple[SampledToken, ...]
+    infer_s: float
+    sample_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorShape:
+    """What an executor offers its scheduler."""
+
+    blocks: int
+    block_tokens: int
+    context_tokens: int
+    vocabulary_tokens: int
+    end_token_ids: frozenset[int]
+
+
+class Executor(Protocol):
+    """Runs steps on one accelerator. One caller at a time, from one thread."""
+
+    @property
+    def shape(self) -> ExecutorShape: ...
+
+    def step(self, plan: StepPlan) -> StepResult:
+        """Run one forward pass and sample. Blocks until it is done; raises ``EngineFailed`` when it cannot."""
+        ...
+
+    def close(self) -> None:
+        """Free the accelerator's memory; harmless when called twice."""
+        ...
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """A message as the chat template sees it. ``content`` is untrusted and is encoded with special tokens off."""
+
+    role: Role
+    content: str
+
+
+class TextStream(Protocol):
+    """Turns one generation's token ids into text, incrementally. A pure function of the ids pushed so far."""
+
+    def push(self, token_id: int) -> str:
+        """Text completed by this token; never U+FFFD because of a split character, never part of a stop string."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was completed; nothing may be pushed after that."""
+        ...
+
+    def finish(self) -> str:
+        """What was held back and is now certain to belong to the answer; call once, at the end."""
+        ...
+
+
+class Tokenizer(Protocol):
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        """Tokens that end a turn; they are never shown."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of untrusted ``text``: special tokens typed in it are plain characters. Blocking; O(len(text))."""
+        ...
+
+    def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
+        """Ids of the whole chat template, ending where the assistant's answer begins. Blocking."""
+        ...
+
+    def text_stream(self, stop: Sequence[str] = ()) -> TextStream:
+        """A fresh decoder."""
+        ...
+
+
+# --- what a replica is started with ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpec:
+    """Everything a replica process needs to know; it is sent to it as JSON on start."""
+
+    pool: str
+    engine: Literal["openvino", "reference"]
+    model: str
+    model_path: str
+    precision: Literal["fast", "exact"] = "fast"
+    kv_bytes: int = 0
+    context_tokens: int = 0
+    threads: int = 0
+    prefill_tokens_per_s: float = 0.0
+    output_tokens_per_s: float = 0.0
+    blocks: int = 0
+    vocabulary: Literal["ascii", "nasty"] = "ascii"

@@ -1,0 +1,1 @@
+"""Learning and governance: usage, cost, feedback, releases, audit."""

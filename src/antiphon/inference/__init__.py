@@ -1,0 +1,1 @@
+"""The inference control plane: gateway, fleet, and the replica's own scheduler."""

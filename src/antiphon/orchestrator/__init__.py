@@ -1,0 +1,1 @@
+"""Between a message and a prompt: accepting, assembling, running turns."""

@@ -1,0 +1,1 @@
+"""The capacity planner and fleet simulator: production policies under a virtual clock."""

@@ -1,0 +1,1 @@
+"""One folder per capability: ``base.py`` is the port, the other files are drivers."""

@@ -1,0 +1,1 @@
+"""Accounts: tenants, users, sign-in links, sessions, API keys."""

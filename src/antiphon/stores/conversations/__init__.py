@@ -1,0 +1,1 @@
+"""Conversations: the tree, its head, and the sidebar."""

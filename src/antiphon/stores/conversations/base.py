@@ -1,0 +1,99 @@
+"""The port of conversations. Each method is one atomic act; unknown and foreign ids raise the same ``NotFound``.
+
+Every method may raise ``StoreUnavailable`` or ``DiskFull``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId, UserId
+from antiphon.core.messages import Conversation, Message, TreeNode
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose rows a call may see: always a tenant and a user of it."""
+
+    tenant_id: TenantId
+    user_id: UserId
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPage:
+    conversations: tuple[Conversation, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PathPage:
+    """Messages root → leaf (the last ``limit`` of them), and the siblings of each, in order of creation.
+
+    ``next_cursor`` is a message id to pass as ``before`` for the messages above, ``None`` at the root.
+    """
+
+    messages: tuple[Message, ...]
+    siblings: Mapping[MessageId, tuple[MessageId, ...]]
+    next_cursor: MessageId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPatch:
+    """Fields to change; ``None`` leaves a field as it is. ``if_version`` guards the change (``StaleVersion``)."""
+
+    title: str | None = None
+    model: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    current_leaf_id: MessageId | None = None
+    if_version: int | None = None
+
+
+class Conversations(Protocol):
+    async def create(self, conversation: Conversation) -> None:
+        """Insert a new, empty conversation; durable on return."""
+        ...
+
+    async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation: ...
+
+    async def page(self, owner: Owner, *, limit: int, after: str | None) -> ConversationPage:
+        """Not deleted, not temporary, newest ``updated_at`` first. Raises ``BadCursor`` for a cursor that is not ours."""
+        ...
+
+    async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
+        """Apply ``patch`` and raise ``version`` by one. A leaf of another conversation raises ``NotFound``."""
+        ...
+
+    async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
+        """Hide the conversation at once; returns its generations that are not terminal yet, for the caller to stop."""
+        ...
+
+    async def path(
+        self, owner: Owner, conversation_id: ConversationId, *, leaf: MessageId | None, limit: int, before: MessageId | None
+    ) -> PathPage:
+        """The path to ``leaf`` (default: the current leaf; if that is an inner node, on to its newest descendant)."""
+        ...
+
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
+        """All messages root → ``leaf``, for building a prompt."""
+        ...
+
+    async def tree(self, owner: Owner, conversation_id: ConversationId) -> tuple[TreeNode, ...]:
+        """Every node of the conversation, in order of creation."""
+        ...
+
+    async def message(self, owner: Owner, message_id: MessageId) -> Message: ...
+
+    async def put_feedback(self, owner: Owner, message_id: MessageId, feedback: Feedback, *, now: datetime) -> None:
+        """Store or replace the user's feedback on an assistant message; rating 0 removes it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    rating: int
+    reasons: tuple[str, ...] = ()
+    comment: str = ""

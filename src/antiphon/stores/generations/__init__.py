@@ -1,0 +1,1 @@
+"""Generations: accepting turns, claiming, checkpointing, finalising."""

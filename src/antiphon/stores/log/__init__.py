@@ -1,0 +1,1 @@
+"""The generation log: what every reader of an answer reads."""

@@ -1,0 +1,1 @@
+"""The SQL database behind the SQL drivers: tables, migrations, threads."""
