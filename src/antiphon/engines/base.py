@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -100,6 +102,11 @@ class SampleRow:
     sampling: Sampling
     prompt_sha256: bytes
     output_ids: Sequence[int]
+
+
+def prompt_sha256(prompt_ids: Sequence[int]) -> bytes:
+    """What ``SampleRow.prompt_sha256`` holds: SHA-256 over the ids as 32-bit integers in this machine's byte order."""
+    return hashlib.sha256(array("i", prompt_ids)).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,171 @@
+"""The reference engine: a pool kind without a model, for tests, documentation, load and simulation.
+
+Its answers are words that are a pure function of the SHA-256 of the prompt's ids and the token's place in the answer. It never ends a
+turn by itself, so an answer has exactly ``max_tokens`` tokens unless a stop string ends it. It stores what a real
+executor would compute from, the token behind every cell of every block, and refuses to answer from a cache that does not
+hold the prompt: a scheduler that shares, copies or frees blocks wrongly fails here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from antiphon.core.errors import EngineFailed
+from antiphon.core.messages import Role
+from antiphon.core.pools import Vocabulary
+from antiphon.engines.base import (
+    BLOCK_TOKENS,
+    ExecutorShape,
+    PromptMessage,
+    ReplicaSpec,
+    SampledToken,
+    SampleRow,
+    SequenceStep,
+    StepPlan,
+    StepResult,
+    prompt_sha256,
+)
+from antiphon.engines.reference_words import NASTY_GROUPS, WORDS
+from antiphon.engines.text import ByteTextStream
+
+DEFAULT_OUTPUT_TOKENS = 64
+DEFAULT_BLOCKS = 4096
+DEFAULT_CONTEXT_TOKENS = 8192
+
+_SYSTEM, _USER, _ASSISTANT, _END = range(256, 260)
+_FIRST_WORD = 260
+_ROLE_IDS = {Role.SYSTEM: _SYSTEM, Role.USER: _USER, Role.ASSISTANT: _ASSISTANT}
+_SPECIAL_IDS = frozenset({_SYSTEM, _USER, _ASSISTANT, _END})
+_GROUP_TOKENS = 4
+
+_PIECES: dict[bytes, int] = {f"{word} ".encode(): _FIRST_WORD + index for index, word in enumerate(WORDS)}
+_NASTY_PIECES: tuple[bytes, ...] = tuple(sorted({piece for group in NASTY_GROUPS for piece in group if len(piece) > 1} - _PIECES.keys()))
+_TOKEN_BYTES: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"", b"", b"", b"", *_PIECES, *_NASTY_PIECES)
+_NASTY_IDS: dict[bytes, int] = {piece: token_id for token_id, piece in enumerate(_TOKEN_BYTES) if piece}
+_NASTY_GROUP_IDS = tuple(tuple(_NASTY_IDS[piece] for piece in group) for group in NASTY_GROUPS)
+_WORD = re.compile(rb"[a-z]+ ")
+
+
+class ReferenceTokenizer:
+    """256 byte tokens, four control tokens, one token per word; any text round-trips.
+
+    The ids are the same in both vocabularies; ``vocabulary`` only says which of them the executor draws.
+    """
+
+    def __init__(self, vocabulary: Vocabulary = "ascii") -> None:
+        self.vocabulary: Vocabulary = vocabulary
+
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        return frozenset({_END})
+
+    def encode(self, text: str) -> list[int]:
+        """Known words with the space after them as one id, everything else as UTF-8 bytes; never a control token."""
+        data = text.encode()
+        ids: list[int] = []
+        at = 0
+        for found in _WORD.finditer(data):
+            token_id = _PIECES.get(found.group())
+            if token_id is not None:
+                ids.extend(data[at : found.start()])
+                ids.append(token_id)
+                at = found.end()
+        ids.extend(data[at:])
+        return ids
+
+    def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
+        """``role content end`` for each message, then the assistant's mark."""
+        ids: list[int] = []
+        for message in messages:
+            ids += (_ROLE_IDS[message.role], *self.encode(message.content), _END)
+        return [*ids, _ASSISTANT]
+
+    def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
+        return ByteTextStream(_TOKEN_BYTES.__getitem__, stop, _SPECIAL_IDS)
+
+
+class ReferenceExecutor:
+    """Computes nothing, at a settable pace: ``prefill_tokens_per_s`` and ``output_tokens_per_s``, 0 for no waiting.
+
+    The output rate is each sequence's own, as on a GPU: a step with decoding sequences takes 1/rate however many.
+    """
+
+    def __init__(self, spec: ReplicaSpec) -> None:
+        blocks = spec.blocks or DEFAULT_BLOCKS
+        self._shape = ExecutorShape(
+            blocks=blocks,
+            block_tokens=BLOCK_TOKENS,
+            context_tokens=spec.context_tokens or min(DEFAULT_CONTEXT_TOKENS, blocks * BLOCK_TOKENS),
+            vocabulary_tokens=len(_TOKEN_BYTES),
+            end_token_ids=frozenset({_END}),
+        )
+        self._nasty = spec.vocabulary == "nasty"
+        self._prefill_tokens_per_s = spec.prefill_tokens_per_s
+        self._output_tokens_per_s = spec.output_tokens_per_s
+        self._cells = np.full((blocks, BLOCK_TOKENS), -1, np.int32)
+
+    @property
+    def shape(self) -> ExecutorShape:
+        return self._shape
+
+    def step(self, plan: StepPlan) -> StepResult:
+        """Waits as long as the rates say. Raises ``EngineFailed`` for a plan no executor could honour."""
+        started = time.perf_counter()
+        for copy in plan.copies:
+            self._cells[copy.target_block] = self._cells[copy.source_block]
+        for sequence in plan.sequences:
+            self._write(sequence)
+        rows = [(sequence, sequence.sample) for sequence in plan.sequences if sequence.sample is not None]
+        sampled = tuple(SampledToken(sequence.sequence_id, self._answer(sequence, row)) for sequence, row in rows)
+        elapsed = time.perf_counter() - started
+        wait = self._seconds(plan) - elapsed
+        if wait > 0:
+            time.sleep(wait)
+        return StepResult(sampled=sampled, infer_s=elapsed + max(wait, 0.0), sample_s=0.0)
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, sequence: SequenceStep) -> None:
+        total = sequence.past_tokens + len(sequence.token_ids)
+        blocks = np.asarray(sequence.block_ids, np.int64)
+        if not sequence.token_ids or len(blocks) * BLOCK_TOKENS < total:
+            raise EngineFailed("A step names fewer blocks than its tokens need.")
+        if blocks.min() < 0 or blocks.max() >= self._shape.blocks:
+            raise EngineFailed("A step names a block that does not exist.")
+        places = np.arange(sequence.past_tokens, total)
+        self._cells[blocks[places // BLOCK_TOKENS], places % BLOCK_TOKENS] = np.asarray(sequence.token_ids, np.int32)
+
+    def _answer(self, sequence: SequenceStep, row: SampleRow) -> int:
+        prompt_tokens = row.position - len(row.output_ids)
+        blocks = np.asarray(sequence.block_ids[: -(-row.position // BLOCK_TOKENS)], np.int64)
+        held = self._cells[blocks].reshape(-1)[: row.position]
+        if prompt_sha256(held[:prompt_tokens].tolist()) != row.prompt_sha256 or held[prompt_tokens:].tolist() != list(row.output_ids):
+            raise EngineFailed("The blocks of a sequence do not hold its tokens.")
+        return reference_token(row.prompt_sha256, len(row.output_ids), nasty=self._nasty)
+
+    def _seconds(self, plan: StepPlan) -> float:
+        decoding = sum(1 for sequence in plan.sequences if sequence.sample is not None and len(sequence.token_ids) == 1)
+        seconds = 0.0
+        if self._prefill_tokens_per_s > 0:
+            seconds += (plan.new_tokens - decoding) / self._prefill_tokens_per_s
+        if self._output_tokens_per_s > 0 and decoding:
+            seconds += 1 / self._output_tokens_per_s
+        return seconds
+
+
+def reference_token(sha256: bytes, index: int, *, nasty: bool) -> int:
+    """The id at ``index`` of the answer to the prompt whose ids have this SHA-256."""
+    if not nasty:
+        return _FIRST_WORD + _draw(sha256, index) % len(WORDS)
+    group = _NASTY_GROUP_IDS[_draw(sha256, index // _GROUP_TOKENS) % len(_NASTY_GROUP_IDS)]
+    return group[index % _GROUP_TOKENS]
+
+
+def _draw(sha256: bytes, number: int) -> int:
+    return int.from_bytes(hashlib.sha256(sha256 + number.to_bytes(8, "big")).digest()[:8], "big")
