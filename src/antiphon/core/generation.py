@@ -88,6 +88,8 @@ class Generation:
     created_at: datetime
     key_id: KeyId | None = None
     plan: str = ""
+    pool: str = ""
+    """The pool that serves it; two pools may serve the same ``model``."""
     prior_text: str = ""
     """Text the message already held when this generation was accepted (Continue); counts as shown."""
     checkpoint_text: str = ""

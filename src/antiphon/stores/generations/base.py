@@ -71,6 +71,8 @@ class TurnToAccept:
     key_id: KeyId | None
     idempotency: IdempotencyKey | None
     now: datetime
+    pool: str = ""
+    """Stored with the generation: the pool that serves ``model``."""
 
 
 @dataclass(frozen=True, slots=True)
