@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 from collections.abc import Sequence
 
@@ -107,6 +108,7 @@ class ReferenceExecutor:
         self._nasty = spec.vocabulary == "nasty"
         self._prefill_tokens_per_s = spec.prefill_tokens_per_s
         self._output_tokens_per_s = spec.output_tokens_per_s
+        self._closed = threading.Event()
         self._cells = np.full((blocks, BLOCK_TOKENS), -1, np.int32)
 
     @property
@@ -125,11 +127,11 @@ class ReferenceExecutor:
         elapsed = time.perf_counter() - started
         wait = self._seconds(plan) - elapsed
         if wait > 0:
-            time.sleep(wait)
+            self._closed.wait(wait)
         return StepResult(sampled=sampled, infer_s=elapsed + max(wait, 0.0), sample_s=0.0)
 
     def close(self) -> None:
-        pass
+        self._closed.set()
 
     def _write(self, sequence: SequenceStep) -> None:
         total = sequence.past_tokens + len(sequence.token_ids)

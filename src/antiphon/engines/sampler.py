@@ -1,0 +1,75 @@
+"""The next token of each row: greedy, or drawn with noise that is a pure function of (seed, position).
+
+A draw is an inverse-CDF lookup: one uniform number per (seed, position), from splitmix64 (Steele, Lea, Flood: "Fast
+splittable pseudorandom number generators", 2014), against the cumulated weights of the candidates. So a resumed, moved or
+batched sequence draws what it would have drawn alone. Top-p never sorts the vocabulary: only tokens within a logit
+distance of the best are sorted, and the distance doubles until they hold the nucleus. Tokens as probable as the last one
+that top-k or top-p takes are taken too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.engines.base import SampleRow
+
+_MASK = (1 << 64) - 1
+_FIRST_DISTANCE = 6.0
+_NEGLIGIBLE = 30.0
+"""Natural logarithm of a ratio of weights that float32 sums cannot see over any real vocabulary."""
+
+
+def sample(logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> list[int]:
+    """One token id per row. ``logits`` is [rows, vocabulary], unscaled; it is not changed."""
+    best = logits.argmax(axis=1)
+    return [
+        int(best[index]) if row.sampling.temperature <= 0 or row.sampling.top_k == 1 else _draw(logits[index], int(best[index]), row)
+        for index, row in enumerate(rows)
+    ]
+
+
+def uniform(seed: int, position: int) -> float:
+    """A number in [0, 1) with 53 random bits; equal arguments give equal numbers on every machine."""
+    mixed = _splitmix64(_splitmix64(seed & _MASK) ^ (position & _MASK))
+    return (mixed >> 11) * 2.0**-53
+
+
+def _splitmix64(state: int) -> int:
+    state = (state + 0x9E3779B97F4A7C15) & _MASK
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+    return state ^ (state >> 31)
+
+
+def _draw(logits: NDArray[np.float32], best: int, row: SampleRow) -> int:
+    sampling = row.sampling
+    scaled = (logits - logits[best]) * np.float32(1.0 / sampling.temperature)
+    edge = -_NEGLIGIBLE
+    if 0 < sampling.top_k < len(scaled):
+        edge = max(edge, float(np.partition(scaled, len(scaled) - sampling.top_k)[len(scaled) - sampling.top_k]))
+    if sampling.top_p < 1.0:
+        edge = _nucleus_edge(scaled, edge, sampling.top_p)
+    ids = np.flatnonzero(scaled >= edge)
+    cumulated = np.exp(scaled[ids]).cumsum(dtype=np.float64)
+    noise = uniform(sampling.seed, row.position) * float(cumulated[-1])
+    return int(ids[min(int(np.searchsorted(cumulated, noise, side="right")), len(ids) - 1)])
+
+
+def _nucleus_edge(scaled: NDArray[np.float32], lowest: float, top_p: float) -> float:
+    """The value of the last token of the nucleus: the most probable tokens, among those from ``lowest`` up, that together
+    have ``top_p`` of the probability. Tokens equal to the last belong to it.
+    """
+    weights = np.exp(scaled)
+    total = weights.sum(dtype=np.float64) if lowest <= -_NEGLIGIBLE else weights[scaled >= lowest].sum(dtype=np.float64)
+    wanted = top_p * float(total)
+    distance = _FIRST_DISTANCE
+    while True:
+        reach = max(-distance, lowest)
+        nearest = np.sort(scaled[scaled >= reach])[::-1]
+        cumulated = np.exp(nearest).cumsum(dtype=np.float64)
+        if cumulated[-1] >= wanted or reach <= lowest:
+            return float(nearest[min(int(np.searchsorted(cumulated, wanted)), len(nearest) - 1)])
+        distance *= 2
