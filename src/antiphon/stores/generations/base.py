@@ -88,7 +88,11 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class FinishedGeneration:
-    """The end of a generation, written in one transaction with its message and its outbox row."""
+    """The end of a generation, written in one transaction with its message and its outbox row.
+
+    ``text`` is the whole text of the message, what it held before a *Continue* included. ``content_tokens`` is that text's
+    length in the serving model's tokens, for later prompts, where it is known.
+    """
 
     generation_id: GenerationId
     epoch: int
@@ -101,6 +105,7 @@ class FinishedGeneration:
     error: MessageError | None
     outbox_payload: str
     now: datetime
+    content_tokens: int | None = None
 
 
 class Generations(Protocol):
@@ -128,11 +133,17 @@ class Generations(Protocol):
         ...
 
     async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
-        """Keep the text shown so far; not necessarily on stable storage when it returns."""
+        """Keep the whole text shown so far (``prior_text`` included) and the log's ``seq`` behind it.
+
+        Not necessarily on stable storage when it returns.
+        """
         ...
 
     async def finalise(self, finished: FinishedGeneration) -> None:
-        """End generation and message once, add the outbox row; durable on return. A second call raises ``StaleEpoch``."""
+        """End generation and message once, add the outbox row; durable on return. A second call raises ``StaleEpoch``.
+
+        A generation of a deleted conversation ends like any other, so that what it cost is accounted; nobody can read it.
+        """
         ...
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:

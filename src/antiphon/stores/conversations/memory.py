@@ -1,0 +1,124 @@
+"""Conversations in memory: the reference driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from antiphon.core.errors import Conflict, FieldFault, InvalidRequest, NotFound
+from antiphon.core.ids import ConversationId, GenerationId, MessageId
+from antiphon.core.messages import Conversation, Message, Role, TreeNode
+from antiphon.stores.conversations.base import ConversationPage, ConversationPatch, Feedback, Owner, PathPage
+from antiphon.stores.conversations.head import patched
+from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, position_of
+from antiphon.stores.conversations.tree import ConversationTree
+from antiphon.stores.memory import MemoryState
+
+
+class MemoryConversations:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def create(self, conversation: Conversation) -> None:
+        if conversation.id in self._state.conversations:
+            raise Conflict
+        self._state.conversations[conversation.id] = conversation
+
+    async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation:
+        return find_conversation(self._state, owner, conversation_id)
+
+    async def page(self, owner: Owner, *, limit: int, after: str | None) -> ConversationPage:
+        start = None if after is None else parse_page_cursor(after)
+        state = self._state
+        listed = sorted(
+            (
+                head
+                for head in state.conversations.values()
+                if (head.tenant_id, head.user_id) == (owner.tenant_id, owner.user_id)
+                and not head.temporary
+                and head.id not in state.deleted
+                and (start is None or position_of(head) < start)
+            ),
+            key=position_of,
+            reverse=True,
+        )
+        page = tuple(listed[:limit])
+        return ConversationPage(page, cursor_of(position_of(page[-1])) if len(listed) > limit else None)
+
+    async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
+        head = find_conversation(self._state, owner, conversation_id)
+        changed = patched(head, patch, now=now)
+        if patch.current_leaf_id is not None:
+            find_message(self._state, conversation_id, patch.current_leaf_id)
+        self._state.conversations[conversation_id] = changed
+        return changed
+
+    async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
+        state = self._state
+        find_conversation(state, owner, conversation_id)
+        state.deleted.add(conversation_id)
+        running = [
+            generation
+            for generation in state.generations.values()
+            if generation.conversation_id == conversation_id and not generation.status.terminal
+        ]
+        running.sort(key=lambda generation: (generation.created_at, generation.id))
+        for generation in running:
+            state.generations[generation.id] = replace(generation, cancel_requested=True)
+        return tuple(generation.id for generation in running)
+
+    async def path(
+        self, owner: Owner, conversation_id: ConversationId, *, leaf: MessageId | None, limit: int, before: MessageId | None
+    ) -> PathPage:
+        head = find_conversation(self._state, owner, conversation_id)
+        window = tree_of(self._state, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
+        messages = tuple(self._state.messages[message_id] for message_id in window.message_ids)
+        return PathPage(messages, window.siblings, window.next_cursor)
+
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
+        find_conversation(self._state, owner, conversation_id)
+        return tuple(self._state.messages[message_id] for message_id in tree_of(self._state, conversation_id).branch(leaf))
+
+    async def tree(self, owner: Owner, conversation_id: ConversationId) -> tuple[TreeNode, ...]:
+        find_conversation(self._state, owner, conversation_id)
+        return tree_of(self._state, conversation_id).nodes
+
+    async def message(self, owner: Owner, message_id: MessageId) -> Message:
+        message = self._state.messages.get(message_id)
+        if message is None:
+            raise NotFound
+        find_conversation(self._state, owner, message.conversation_id)
+        return message
+
+    async def put_feedback(self, owner: Owner, message_id: MessageId, feedback: Feedback, *, now: datetime) -> None:
+        message = await self.message(owner, message_id)
+        if message.role is not Role.ASSISTANT:
+            raise InvalidRequest([FieldFault("message_id", "Only answers take feedback.")])
+        place = (owner.user_id, message_id)
+        if feedback.rating == 0:
+            self._state.feedback.pop(place, None)
+        else:
+            self._state.feedback[place] = feedback
+
+
+def find_conversation(state: MemoryState, owner: Owner, conversation_id: ConversationId) -> Conversation:
+    """The owner's living conversation; raises ``NotFound``."""
+    head = state.conversations.get(conversation_id)
+    if head is None or conversation_id in state.deleted or (head.tenant_id, head.user_id) != (owner.tenant_id, owner.user_id):
+        raise NotFound
+    return head
+
+
+def find_message(state: MemoryState, conversation_id: ConversationId, message_id: MessageId) -> Message:
+    """A message of that conversation; raises ``NotFound``."""
+    message = state.messages.get(message_id)
+    if message is None or message.conversation_id != conversation_id:
+        raise NotFound
+    return message
+
+
+def tree_of(state: MemoryState, conversation_id: ConversationId) -> ConversationTree:
+    messages = (state.messages[message_id] for message_id in state.message_ids.get(conversation_id, ()))
+    return ConversationTree(
+        TreeNode(message.id, message.parent_id, message.role, message.status, message.created_at) for message in messages
+    )

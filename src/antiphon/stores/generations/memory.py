@@ -1,0 +1,156 @@
+"""Generations in memory: the reference driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
+from antiphon.core.generation import Generation, GenerationStatus
+from antiphon.core.ids import GenerationId
+from antiphon.core.messages import Message
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.head import after_accept
+from antiphon.stores.conversations.memory import find_conversation, find_message, tree_of
+from antiphon.stores.generations import turn_rules
+from antiphon.stores.generations.base import (
+    Accepted,
+    ContinueMessage,
+    CurrentLeaf,
+    FinishedGeneration,
+    IdempotencyKey,
+    NewUserMessage,
+    RegenerateUnder,
+    TurnToAccept,
+)
+from antiphon.stores.memory import MemoryState, OutboxRow, StoredReplay
+
+
+class MemoryGenerations:
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
+        return self._replay(idempotency, now)
+
+    async def accept(self, turn: TurnToAccept) -> Accepted:
+        state = self._state
+        if turn.idempotency is not None:
+            replay = self._replay(turn.idempotency, turn.now)
+            if replay is not None:
+                return replay
+        head = find_conversation(state, turn.owner, turn.conversation_id)
+        user_message, answer = self._messages(turn)
+        generation = turn_rules.queued_generation(turn, answer)
+        new_ids = [message.id for message in (user_message, answer) if message is not None and message.id != _continued_id(turn)]
+        if generation.id in state.generations or any(message_id in state.messages for message_id in new_ids):
+            raise Conflict
+        if user_message is not None:
+            state.add_message(user_message)
+        if answer.id in state.messages:
+            state.messages[answer.id] = answer
+        else:
+            state.add_message(answer)
+        state.generations[generation.id] = generation
+        text = None if user_message is None else user_message.content
+        state.conversations[head.id] = after_accept(head, answer.id, text, now=turn.now)
+        accepted = turn_rules.accepted(generation)
+        if turn.idempotency is not None:
+            key = turn.idempotency
+            state.replays[key.scope, key.key] = StoredReplay(key.fingerprint, key.expires_at, accepted)
+        return accepted
+
+    async def get(self, owner: Owner, generation_id: GenerationId) -> Generation:
+        generation = self._state.generations.get(generation_id)
+        if generation is None:
+            raise NotFound
+        find_conversation(self._state, owner, generation.conversation_id)
+        return generation
+
+    async def claim(self, generation_id: GenerationId, *, now: datetime, lease_until: datetime) -> Generation | None:
+        generation = self._state.generations.get(generation_id)
+        if generation is None or not _is_due(generation, now):
+            return None
+        claimed = replace(generation, status=GenerationStatus.RUNNING, epoch=generation.epoch + 1, lease_until=lease_until)
+        self._state.generations[generation_id] = claimed
+        return claimed
+
+    async def heartbeat(self, generation_id: GenerationId, epoch: int, *, lease_until: datetime) -> bool:
+        generation = self._held(generation_id, epoch)
+        self._state.generations[generation_id] = replace(generation, lease_until=lease_until)
+        return generation.cancel_requested
+
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
+        generation = self._held(generation_id, epoch)
+        self._state.generations[generation_id] = replace(generation, checkpoint_text=text, checkpoint_seq=seq)
+
+    async def finalise(self, finished: FinishedGeneration) -> None:
+        turn_rules.check_finished(finished)
+        state = self._state
+        generation = state.generations.get(finished.generation_id)
+        if generation is None or generation.epoch != finished.epoch or generation.status.terminal:
+            raise StaleEpoch
+        message = state.messages[generation.message_id]
+        head = state.conversations[generation.conversation_id]
+        state.generations[generation.id] = turn_rules.finished_generation(generation, finished)
+        state.messages[message.id] = turn_rules.finished_message(message, finished)
+        state.conversations[head.id] = replace(head, updated_at=max(head.updated_at, finished.now))
+        state.outbox.append(OutboxRow(generation.tenant_id, "usage", generation.id, finished.outbox_payload, finished.now))
+
+    async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
+        generation = await self.get(owner, generation_id)
+        if not generation.status.terminal:
+            generation = replace(generation, cancel_requested=True)
+            self._state.generations[generation_id] = generation
+        return generation
+
+    async def due(self, *, now: datetime, limit: int) -> tuple[GenerationId, ...]:
+        due = [generation for generation in self._state.generations.values() if _is_due(generation, now)]
+        due.sort(key=lambda generation: (generation.created_at, generation.id))
+        return tuple(generation.id for generation in due[:limit])
+
+    async def count_open(self) -> int:
+        return sum(not generation.status.terminal for generation in self._state.generations.values())
+
+    def _replay(self, idempotency: IdempotencyKey, now: datetime) -> Accepted | None:
+        stored = self._state.replays.get((idempotency.scope, idempotency.key))
+        if stored is None or stored.expires_at <= now:
+            return None
+        if stored.fingerprint != idempotency.fingerprint:
+            raise IdempotencyMismatch
+        return replace(stored.accepted, replayed=True)
+
+    def _messages(self, turn: TurnToAccept) -> tuple[Message | None, Message]:
+        """The turn's new user message, if any, and the message its generation will fill."""
+        state, conversation_id = self._state, turn.conversation_id
+        match turn.what:
+            case NewUserMessage(parent=parent) as text:
+                if isinstance(parent, CurrentLeaf):
+                    parent = tree_of(state, conversation_id).shown_leaf(state.conversations[conversation_id].current_leaf_id)
+                if parent is not None:
+                    turn_rules.check_text_under(find_message(state, conversation_id, parent))
+                user_message = turn_rules.user_message(turn, text, parent)
+                return user_message, turn_rules.placeholder(turn, user_message.id)
+            case RegenerateUnder(user_message_id=parent):
+                turn_rules.check_regenerate_under(find_message(state, conversation_id, parent))
+                return None, turn_rules.placeholder(turn, parent)
+            case ContinueMessage(message_id=message_id):
+                message = find_message(state, conversation_id, message_id)
+                turn_rules.check_continue(message)
+                return None, turn_rules.reopened(message, turn)
+
+    def _held(self, generation_id: GenerationId, epoch: int) -> Generation:
+        generation = self._state.generations.get(generation_id)
+        if generation is None or generation.epoch != epoch or generation.status is not GenerationStatus.RUNNING:
+            raise StaleEpoch
+        return generation
+
+
+def _continued_id(turn: TurnToAccept) -> str | None:
+    return turn.what.message_id if isinstance(turn.what, ContinueMessage) else None
+
+
+def _is_due(generation: Generation, now: datetime) -> bool:
+    if generation.status is GenerationStatus.QUEUED:
+        return True
+    return generation.status is GenerationStatus.RUNNING and (generation.lease_until is None or generation.lease_until <= now)

@@ -1,0 +1,68 @@
+"""The rows behind the memory drivers. One state stands for one database; a method without ``await`` is one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from antiphon.core.generation import Generation
+from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId, UserId
+from antiphon.core.messages import Conversation, Message
+from antiphon.core.tenancy import ApiKey, Tenant, User
+from antiphon.stores.conversations.base import Feedback
+from antiphon.stores.generations.base import Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A session, or a sign-in link."""
+
+    user_id: UserId
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    key: ApiKey
+    secret_sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplay:
+    """What an idempotency key answered."""
+
+    fingerprint: str
+    expires_at: datetime
+    accepted: Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    tenant_id: TenantId
+    kind: str
+    dedup_key: str
+    payload: str
+    created_at: datetime
+
+
+@dataclass(slots=True)
+class MemoryState:
+    """Every table. ``deleted`` holds the ids of hidden conversations."""
+
+    tenants: dict[TenantId, Tenant] = field(default_factory=dict[TenantId, Tenant])
+    users: dict[UserId, User] = field(default_factory=dict[UserId, User])
+    sessions: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
+    links: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
+    keys: dict[KeyId, StoredKey] = field(default_factory=dict[KeyId, StoredKey])
+    conversations: dict[ConversationId, Conversation] = field(default_factory=dict[ConversationId, Conversation])
+    deleted: set[ConversationId] = field(default_factory=set[ConversationId])
+    messages: dict[MessageId, Message] = field(default_factory=dict[MessageId, Message])
+    message_ids: dict[ConversationId, list[MessageId]] = field(default_factory=dict[ConversationId, list[MessageId]])
+    generations: dict[GenerationId, Generation] = field(default_factory=dict[GenerationId, Generation])
+    replays: dict[tuple[str, str], StoredReplay] = field(default_factory=dict[tuple[str, str], StoredReplay])
+    outbox: list[OutboxRow] = field(default_factory=list[OutboxRow])
+    feedback: dict[tuple[UserId, MessageId], Feedback] = field(default_factory=dict[tuple[UserId, MessageId], Feedback])
+
+    def add_message(self, message: Message) -> None:
+        self.messages[message.id] = message
+        self.message_ids.setdefault(message.conversation_id, []).append(message.id)
