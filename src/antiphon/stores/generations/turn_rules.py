@@ -106,6 +106,7 @@ def queued_generation(turn: TurnToAccept, message: Message) -> Generation:
         created_at=turn.now,
         key_id=turn.key_id,
         plan=turn.plan,
+        pool=turn.pool,
         prior_text=message.content,
     )
 

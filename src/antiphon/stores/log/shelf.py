@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from antiphon.core.errors import StaleEpoch
@@ -91,25 +90,25 @@ class GenerationEntries:
     def publish_epoch(self, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
-    def restore(self, entries: Sequence[LogEntry], token_ids: Sequence[int], epoch: int, *, at: datetime) -> None:
-        """Take over the entries of ``folded_whole`` in place of everything held."""
-        fresh = GenerationEntries(self._limit_bytes)
-        self._folded, self._dense, self._text, self._bytes = (), [], [], 0
-        self._dense_from = fresh._dense_from
-        self.terminal, self.ended_at = None, None
-        self._token_ids = []
-        self.publish(entries, at=at)
-        self._folded, self._dense = tuple(entries), []
-        self._dense_from = (entries[-1].seq if entries else 0) + 1
+    def refill(self, whole: Sequence[LogEntry], token_ids: Sequence[int], epoch: int, *, at: datetime) -> None:
+        """Hold, in an empty log, what ``folded_whole`` gave of another one; ``token_ids`` are all of that one's ids."""
+        self.publish(whole, at=at)
+        self._keep_folded(whole)
         self._token_ids = list(token_ids)
         self.epoch = max(self.epoch, epoch)
+        self.trust_published()
+
+    def trust_published(self) -> None:
+        """Let a writer go on where the published entries end; for a log that was replayed."""
         self.claimed_epoch = max(self.claimed_epoch, self.epoch)
         self.accepted_seq, self.accepted_terminal = self.seq, self.terminal is not None
 
     def fold(self) -> None:
-        """Replace the entries so far by ``meta`` and one snapshot at the last ``seq`` before the terminal entry."""
-        kept = self.folded_whole()
-        self._folded = kept
+        """Replace the entries so far by ``folded_whole``; reasoning and sources among them are no longer replayed."""
+        self._keep_folded(self.folded_whole())
+
+    def _keep_folded(self, kept: Sequence[LogEntry]) -> None:
+        self._folded = tuple(kept)
         self._dense, self._dense_from = [], (kept[-1].seq if kept else 0) + 1
         self._bytes = sum(_size_of(entry) for entry in kept)
         # The snapshot itself may be as long as the bound: fold again only when as much has been added once more.
@@ -151,13 +150,6 @@ class GenerationEntries:
         """Wake all waiting readers; the next waiters wait for the next change."""
         waited, self.changed = self.changed, asyncio.Event()
         waited.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    """When logs end: ``ended_before`` for those with a terminal entry."""
-
-    ended_before: datetime
 
 
 class LogShelf:
