@@ -1,0 +1,372 @@
+"""The configuration: flag > environment > TOML > default, read once into frozen values, every fault at once.
+
+A fault reads ``section.key: reason``. Unknown keys are faults, and so are settings that this version cannot honour.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+from antiphon.app.toml_table import EnvironmentText, Table
+from antiphon.core.errors import ConfigErrors
+from antiphon.core.pools import PoolSpec
+from antiphon.core.tenancy import Band, MessageCap, Plan
+from antiphon.orchestrator.settings import Timing
+
+DEFAULT_PORT = 8484
+DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_POOL = PoolSpec(name="small", model=DEFAULT_MODEL)
+DEFAULT_PLAN = "free"
+
+_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults")
+_LISTS = ("pools", "plans")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
+_BANDS = {"low": Band.LOW, "standard": Band.STANDARD, "high": Band.HIGH}
+_REFERENCE_KEYS = ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """``next_free_port``: nobody chose the port, so the next free one will do. ``public_url`` has no trailing slash."""
+
+    host: str
+    port: int
+    public_url: str
+    next_free_port: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UrlConfig:
+    """Where a capability lives; the scheme names the driver."""
+
+    url: str
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig(UrlConfig):
+    @property
+    def sqlite_path(self) -> Path:
+        """The database file of a ``sqlite:///`` URL."""
+        return Path(self.url.removeprefix("sqlite:///"))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything a process needs to know before it starts. Folders are absolute and need not exist."""
+
+    server: ServerConfig
+    store: StoreConfig
+    log: UrlConfig
+    limits: UrlConfig
+    events: UrlConfig
+    timing: Timing
+    default_plan: str
+    pools: tuple[PoolSpec, ...]
+    plans: tuple[Plan, ...]
+    data_dir: Path
+    models_dir: Path
+
+    def plan(self, name: str) -> Plan:
+        """The plan called ``name``; a user whose plan was removed from the configuration gets the default plan."""
+        by_name = {plan.name: plan for plan in self.plans}
+        return by_name.get(name, by_name[self.default_plan])
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says; ``None`` leaves the setting to environment, file and default."""
+
+    config: Path | None = None
+    data: Path | None = None
+    host: str | None = None
+    port: int | None = None
+
+
+def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
+    """Read the file (``--config``, ``ANTIPHON_CONFIG``, else the user's own if there is one) and lay the rest over it.
+
+    Blocking. Raises ``ConfigErrors`` with every fault.
+    """
+    faults: list[tuple[str, str]] = []
+    raw = _with_environment(_read_file(_config_file(flags, environ), faults), environ, faults)
+    for section, key, value in (("server", "host", flags.host), ("server", "port", flags.port)):
+        if value is not None:
+            _lay(raw, section, key, value)
+    data_dir = _folder(flags.data or environ.get("ANTIPHON_DATA"), _xdg("XDG_DATA_HOME", ".local/share", environ) / "antiphon")
+    tables = _tables(raw, faults)
+    pools = _pools(raw, faults)
+    plans = _plans(raw, pools, faults)
+    config = Config(
+        server=_server(tables["server"]),
+        store=_store(tables["store"], data_dir),
+        log=UrlConfig(_url(tables["log"], "journal:", ("journal:", "memory:"))),
+        limits=UrlConfig(_url(tables["limits"], "memory:", ("memory:",))),
+        events=UrlConfig(_url(tables["events"], "local:", ("local:",))),
+        timing=_timing(tables["timing"]),
+        default_plan=_default_plan(tables["defaults"], plans),
+        pools=pools,
+        plans=plans,
+        data_dir=data_dir,
+        models_dir=_folder(environ.get("ANTIPHON_MODELS"), _xdg("XDG_CACHE_HOME", ".cache", environ) / "antiphon" / "models"),
+    )
+    for table in tables.values():
+        table.finish()
+    if faults:
+        raise ConfigErrors(sorted(set(faults), key=faults.index))
+    return config
+
+
+# --- sections ---------------------------------------------------------------------------------------
+
+
+def _server(table: Table) -> ServerConfig:
+    host = table.text("host", "127.0.0.1")
+    if not host or any(letter.isspace() for letter in host):
+        table.fault("host", "must be a host name or an address")
+    public_url = table.text("public_url", "").rstrip("/")
+    parts = urlsplit(public_url)
+    if public_url and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path or parts.query or parts.fragment):
+        table.fault("public_url", "must be http://… or https://… without a path")
+    return ServerConfig(
+        host=host,
+        port=table.integer("port", DEFAULT_PORT, at_most=65535),
+        public_url=public_url,
+        next_free_port=not table.has("port"),
+    )
+
+
+def _store(table: Table, data_dir: Path) -> StoreConfig:
+    url = _url(table, f"sqlite:///{data_dir}/antiphon.db", ("sqlite:",))
+    if url.startswith("sqlite:") and not url.startswith("sqlite:////"):
+        table.fault("url", "must be sqlite:/// followed by an absolute path")
+    return StoreConfig(url)
+
+
+def _url(table: Table, default: str, schemes: Sequence[str]) -> str:
+    url = table.text("url", default)
+    if not url.startswith(tuple(schemes)):
+        table.fault("url", f"this version takes {' or '.join(schemes)}, not {urlsplit(url).scheme or url!r}")
+    return url
+
+
+def _timing(table: Table) -> Timing:
+    default = Timing()
+    values = {entry.name: table.number(entry.name, cast("float", getattr(default, entry.name))) for entry in fields(Timing)}
+    timing = Timing(**values)
+    if timing.heartbeat_seconds >= timing.lease_seconds:
+        table.fault("heartbeat_seconds", "must be shorter than lease_seconds, or a living generation loses its lease")
+    return timing
+
+
+def _default_plan(table: Table, plans: Sequence[Plan]) -> str:
+    name = table.text("plan", DEFAULT_PLAN)
+    if name not in {plan.name for plan in plans}:
+        table.fault("plan", f"there is no plan {name!r}")
+    return name
+
+
+def _pools(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> tuple[PoolSpec, ...]:
+    tables = _entries(raw, "pools", faults)
+    if tables is None:
+        return (DEFAULT_POOL,)
+    pools = tuple(_pool(table) for table in tables)
+    names = {pool.name for pool in pools}
+    for table, pool in zip(tables, pools, strict=True):
+        if pool.downgrade_to and (pool.downgrade_to not in names or pool.downgrade_to == pool.name):
+            table.fault("downgrade_to", f"there is no other pool {pool.downgrade_to!r}")
+    return pools
+
+
+def _pool(table: Table) -> PoolSpec:
+    engine = table.choice("engine", "openvino", ("openvino", "reference"))
+    if engine != "reference":
+        for key in _REFERENCE_KEYS:
+            if table.has(key):
+                table.known.add(key)
+                table.fault(key, 'only engine = "reference" has this setting')
+    pool = PoolSpec(
+        name=table.text("name", DEFAULT_POOL.name),
+        model=table.text("model", DEFAULT_MODEL if engine == "openvino" else "reference"),
+        engine=engine,
+        replicas=table.integer("replicas", 1, at_least=1, at_most=1024),
+        precision=table.choice("precision", "fast", ("fast", "exact")),
+        kv_bytes=table.integer("kv_bytes", 0),
+        context_tokens=table.integer("context_tokens", 0),
+        queue_limit=table.integer("queue_limit", DEFAULT_POOL.queue_limit),
+        downgrade_to=table.text("downgrade_to", ""),
+        prefill_tokens_per_s=table.number("prefill_tokens_per_s", DEFAULT_POOL.prefill_tokens_per_s),
+        output_tokens_per_s=table.number("output_tokens_per_s", DEFAULT_POOL.output_tokens_per_s),
+        blocks=table.integer("blocks", 0),
+        vocabulary=table.choice("vocabulary", "ascii", ("ascii", "nasty")),
+    )
+    if not pool.model:
+        table.fault("model", "must name a model")
+    table.finish()
+    return pool
+
+
+def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tuple[str, str]]) -> tuple[Plan, ...]:
+    tables = _entries(raw, "plans", faults)
+    served = {name for pool in pools for name in (pool.name, pool.model)}
+    return (Plan(name=DEFAULT_PLAN),) if tables is None else tuple(_plan(table, served) for table in tables)
+
+
+def _plan(table: Table, served: set[str]) -> Plan:
+    default = Plan(name=DEFAULT_PLAN)
+    plan = Plan(
+        name=table.text("name", DEFAULT_PLAN),
+        models=table.texts("models"),
+        band=_BANDS[table.choice("priority", "standard", tuple(_BANDS))],
+        tokens_per_minute=table.integer("tokens_per_minute", default.tokens_per_minute, at_least=1),
+        requests_per_minute=table.integer("requests_per_minute", default.requests_per_minute, at_least=1),
+        concurrency=table.integer("concurrency", default.concurrency, at_least=1),
+        caps=tuple(_cap(entry, served) for entry in table.tables("caps")),
+        max_output_tokens=table.integer("max_output_tokens", default.max_output_tokens, at_least=1),
+        ttft_limit_ms=table.integer("ttft_limit_ms", default.ttft_limit_ms, at_least=1),
+        downgrade=table.truth("downgrade", default.downgrade),
+        on_abandon=table.choice("on_abandon", "finish", ("finish", "cancel")),
+        reserved_tokens_per_s=table.integer("reserved_tokens_per_s", 0),
+    )
+    for model in plan.models:
+        if model not in served:
+            table.fault("models", f"no pool serves {model!r}")
+    table.finish()
+    return plan
+
+
+def _cap(table: Table, served: set[str]) -> MessageCap:
+    cap = MessageCap(
+        model=table.text("model", ""),
+        messages=table.integer("messages", 0),
+        window_seconds=table.integer("window_seconds", 3600, at_least=1),
+    )
+    if cap.model not in served:
+        table.fault("model", f"no pool serves {cap.model!r}")
+    if not table.has("messages"):
+        table.fault("messages", "is missing")
+    table.finish()
+    return cap
+
+
+# --- raw values -------------------------------------------------------------------------------------
+
+
+def _config_file(flags: Flags, environ: Mapping[str, str]) -> Path | None:
+    named = flags.config or environ.get("ANTIPHON_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    own = _xdg("XDG_CONFIG_HOME", ".config", environ) / "antiphon" / "antiphon.toml"
+    return own if own.is_file() else None
+
+
+def _read_file(file: Path | None, faults: list[tuple[str, str]]) -> dict[str, object]:
+    if file is None:
+        return {}
+    try:
+        return dict(tomllib.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        faults.append((str(file), f"cannot be read: {error.strerror or error}"))
+    except UnicodeDecodeError:
+        faults.append((str(file), "is not UTF-8"))
+    except tomllib.TOMLDecodeError as error:
+        faults.append((str(file), f"is not TOML: {error}"))
+    return {}
+
+
+def _with_environment(raw: dict[str, object], environ: Mapping[str, str], faults: list[tuple[str, str]]) -> dict[str, object]:
+    """``raw`` with every ``ANTIPHON_<SECTION>__<KEY>`` laid over it; pools and plans are ``ANTIPHON_POOLS__<NAME>__<KEY>``."""
+    for variable in sorted(environ):
+        section, *rest = variable.removeprefix("ANTIPHON_").lower().split("__")
+        if not variable.startswith("ANTIPHON_") or not rest:
+            continue
+        value = EnvironmentText(environ[variable], variable)
+        if section in _SECTIONS and len(rest) == 1:
+            _lay(raw, section, rest[0], value)
+        elif section not in _LISTS or len(rest) != 2 or not _lay_entry(raw, section, rest, value):
+            faults.append((".".join((section, *rest)), f"unknown key ({variable})"))
+    return raw
+
+
+def _lay(raw: dict[str, object], section: str, key: str, value: object) -> None:
+    table = raw.get(section, {})
+    if isinstance(table, Mapping):
+        raw[section] = {**cast("Mapping[str, object]", table), key: value}
+
+
+def _lay_entry(raw: dict[str, object], section: str, name_and_key: Sequence[str], value: EnvironmentText) -> bool:
+    """Lay ``value`` over the entry of that name (dashes and dots read as underscores); false when there is none."""
+    name, key = name_and_key
+    if section not in raw:
+        raw[section] = [{"name": DEFAULT_POOL.name if section == "pools" else DEFAULT_PLAN}]
+    listed = raw[section]
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, Mapping):
+            table = cast("Mapping[str, object]", entry)
+            if re.sub(r"[.-]", "_", _entry_name(section, table)) == name:
+                raw[section] = [*entries[:index], {**table, key: value}, *entries[index + 1 :]]
+                return True
+    return False
+
+
+def _entry_name(section: str, entry: Mapping[str, object]) -> str:
+    return str(entry.get("name", DEFAULT_POOL.name if section == "pools" else DEFAULT_PLAN))
+
+
+def _tables(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[str, Table]:
+    """A ``Table`` for every section, empty where absent; other top-level keys are faults."""
+    tables: dict[str, Table] = {}
+    for section in _SECTIONS:
+        values = raw.get(section, {})
+        if not isinstance(values, Mapping):
+            faults.append((section, "must be a table"))
+            values = {}
+        tables[section] = Table(section, cast("Mapping[str, object]", values), faults)
+    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS))
+    return tables
+
+
+def _entries(raw: Mapping[str, object], section: str, faults: list[tuple[str, str]]) -> tuple[Table, ...] | None:
+    """The tables of a ``[[section]]``, each with a name of its own; ``None`` where the section is absent or no list of tables."""
+    if section not in raw:
+        return None
+    entries = raw[section]
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in cast("list[object]", entries)):
+        faults.append((section, f"must be a list of tables, each under [[{section}]]"))
+        return None
+    tables: dict[str, Table] = {}
+    for index, values in enumerate(cast("list[Mapping[str, object]]", entries)):
+        name = _entry_name(section, values)
+        table = Table(f"{section}.{name}", values, faults)
+        if not isinstance(values.get("name", ""), str) or not _NAME.match(name):
+            table.path = f"{section}[{index}]"
+            table.fault("name", "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit")
+        elif table.path in tables:
+            table.path = f"{section}[{index}]"
+            table.fault("name", f"there is another {section[:-1]} {name!r}")
+        tables[table.path] = table
+    if not tables:
+        faults.append((section, "must not be empty"))
+        return None
+    return tuple(tables.values())
+
+
+def _xdg(variable: str, below_home: str, environ: Mapping[str, str]) -> Path:
+    """An XDG base folder; a relative value is ignored, as the specification demands."""
+    named = environ.get(variable, "")
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    return Path(named) if Path(named).is_absolute() else home / below_home
+
+
+def _folder(named: Path | str | None, default: Path) -> Path:
+    return Path(named).expanduser().absolute() if named else default
