@@ -1,0 +1,182 @@
+"""The gateway: take a request, let it wait its turn, place it on a replica, and pass on what the replica says.
+
+One object between orchestrator and engines. Decisions are made by the pure parts (``admission``, ``fleet``); processes are
+kept alive by the supervisors; the gateway joins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import structlog
+import zmq
+
+from antiphon.core import telemetry as metrics
+from antiphon.core.clock import Clock
+from antiphon.core.errors import EngineFailed, Forbidden, ModelGone, ModelUnusable
+from antiphon.core.events import Queued
+from antiphon.core.telemetry import Telemetry
+from antiphon.core.tenancy import Band
+from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenizer
+from antiphon.inference.admission import Admit, Decision, Queue, Shed
+from antiphon.inference.fleet import PoolStatus, ReplicaStatus
+from antiphon.inference.pool import Pool, PoolRuntime, Ticket
+from antiphon.inference.supervisor import clear_sockets, ipc_address, prepare_runtime_dir
+
+__all__ = ["Admit", "Decision", "Gateway", "PoolRuntime", "Queue", "Shed"]
+
+log = structlog.get_logger(__name__)
+
+
+class Gateway:
+    """All pools of this server. Made and used inside one event loop; ``start`` before anything else, ``close`` at the end."""
+
+    def __init__(self, pools: Sequence[PoolRuntime], clock: Clock, telemetry: Telemetry, *, runtime_dir: Path) -> None:
+        self._telemetry = telemetry
+        self._runtime_dir = runtime_dir
+        self._changed = asyncio.Event()
+        self._pools = {runtime.spec.name: Pool(runtime, clock, telemetry, self._changed.set) for runtime in pools}
+        self._tickets: dict[str, tuple[Pool, Ticket]] = {}
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+
+    async def start(self) -> None:
+        """Start every replica; returns before they are ready. ``runtime_dir`` becomes private, stale sockets go.
+
+        Raises ``ValueError`` when the folder's path is too long for a socket.
+        """
+        ipc_address(self._runtime_dir, "0000-000000.sock")
+        await asyncio.to_thread(prepare_runtime_dir, self._runtime_dir)
+        self._context = zmq.Context()
+        number = 0
+        for pool in self._pools.values():
+            pool.start(self._context, self._runtime_dir, number)
+            number += pool.runtime.spec.replicas
+
+    async def close(self) -> None:
+        """Stop every replica; no process and no socket file is left. Harmless when called twice."""
+        if self._context is None:
+            return
+        context, self._context = self._context, None
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+        await asyncio.to_thread(context.term)
+        await asyncio.to_thread(clear_sockets, self._runtime_dir)
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Return when every pool has a ready replica.
+
+        Raises ``ModelUnusable`` with the worker's own sentence when a model cannot be served, ``EngineFailed`` when an
+        engine cannot start or the time is over.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not all(pool.ready for pool in self._pools.values()):
+                    self._changed.clear()
+                    self._raise_failures()
+                    await self._changed.wait()
+        except TimeoutError:
+            late = ", ".join(name for name, pool in self._pools.items() if not pool.ready)
+            raise EngineFailed(f"Not ready after {timeout_s:g} s: {late}.") from None
+
+    def _raise_failures(self) -> None:
+        for pool in self._pools.values():
+            failure = None if pool.ready else pool.failure
+            if failure is not None:
+                raise ModelUnusable(failure.error) if failure.code == ModelUnusable.code else EngineFailed(failure.error)
+
+    # --- what is there ------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether some pool can answer now."""
+        return any(pool.ready for pool in self._pools.values())
+
+    def statuses(self) -> tuple[PoolStatus, ...]:
+        return tuple(pool.status() for pool in self._pools.values())
+
+    def replicas(self, pool: str) -> tuple[ReplicaStatus, ...]:
+        return self._pool(pool).replicas()
+
+    def waiting(self, pool: str) -> dict[Band, int]:
+        """Requests in the pool's line, by band, the highest first."""
+        return self._pool(pool).waiting()
+
+    def resolve(self, name: str | None, allowed: Sequence[str]) -> PoolStatus:
+        """The pool called ``name``, or the one that serves the model ``name``. ``allowed`` holds names of either kind; empty: all.
+
+        ``None`` means the first of ``allowed`` that exists, or the first pool. Raises ``ModelGone`` when there is no such
+        pool and ``Forbidden`` when it is not allowed.
+        """
+        if name is None:
+            wanted = [pool for entry in allowed for pool in self._named(entry)] if allowed else list(self._pools.values())
+            if not wanted:
+                raise ModelGone
+            return wanted[0].status()
+        named = self._named(name)
+        if not named:
+            raise ModelGone
+        for pool in named:
+            if not allowed or pool.name in allowed or pool.runtime.spec.model in allowed:
+                return pool.status()
+        raise Forbidden("Your plan does not include this model.")
+
+    def tokenizer(self, pool: str) -> Tokenizer:
+        return self._pool(pool).runtime.tokenizer
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def decide(self, pool: str, *, prompt_tokens: int, output_tokens: int, band: Band) -> Decision:
+        """What would happen to such a request now. Takes no place and no block."""
+        decision = self._pool(pool).decide(prompt_tokens + output_tokens, band)
+        if isinstance(decision, Shed):
+            self._telemetry.count(metrics.SHED, 1, pool, decision.code)
+        return decision
+
+    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncIterator[EngineEvent | Queued]:
+        """The events of an accepted request, the last a ``Finished``; ``Queued`` each time its place in the line changes.
+
+        Σ ``Tokens.token_ids`` + ``already_ids`` is ``usage.output_tokens``; the ids include the end-of-turn token, which has no
+        text. Closing the iterator cancels the request: its blocks are free after the replica's current step. Raises
+        ``QueueTimeout`` after ``deadline_s`` without a replica and ``EngineFailed`` as soon as its replica dies.
+        """
+        owner = self._pool(pool)
+        deadline = asyncio.get_running_loop().time() + deadline_s
+        ticket = owner.enter(request)
+        self._tickets[request.request_id] = (owner, ticket)
+        try:
+            event: EngineEvent | Queued | None = None
+            while not isinstance(event, Finished):
+                event = await owner.next_event(ticket, deadline)
+                yield event
+        finally:
+            if self._tickets.get(request.request_id) == (owner, ticket):
+                del self._tickets[request.request_id]
+            owner.leave(ticket)
+
+    def cancel(self, request_id: str) -> bool:
+        """Stop a request and let its stream end with a ``Finished`` that says ``cancelled`` and what it cost; at most one step later.
+
+        ``False`` when no such stream is open.
+        """
+        entry = self._tickets.get(request_id)
+        if entry is None:
+            return False
+        pool, ticket = entry
+        pool.cancel(ticket)
+        return True
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _pool(self, name: str) -> Pool:
+        pool = self._pools.get(name)
+        if pool is None:
+            raise ModelGone
+        return pool
+
+    def _named(self, name: str) -> list[Pool]:
+        """The pool called ``name`` first, then those that serve a model of that name."""
+        pools = self._pools.values()
+        return [pool for pool in pools if pool.name == name] + [
+            pool for pool in pools if pool.runtime.spec.model == name and pool.name != name
+        ]

@@ -1,0 +1,50 @@
+"""What one reader has not taken yet. Bounded without waiting: events that belong together are merged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from antiphon.core.errors import GenerationFailed
+from antiphon.core.events import Queued
+from antiphon.engines.base import EngineEvent, Prefilling, Tokens
+
+
+class Mailbox:
+    """One writer, one reader, one event loop.
+
+    A slow reader finds at most one place in the queue, one prefill progress, one run of tokens and the end.
+    """
+
+    __slots__ = ("_events", "_failure", "_ready")
+
+    def __init__(self) -> None:
+        self._events: deque[EngineEvent | Queued] = deque()
+        self._failure: GenerationFailed | None = None
+        self._ready = asyncio.Event()
+
+    def put(self, event: EngineEvent | Queued) -> None:
+        """Add an event, or merge it into the last one."""
+        if self._events:
+            last = self._events[-1]
+            if isinstance(event, Tokens) and isinstance(last, Tokens):
+                self._events.pop()
+                event = Tokens(last.token_ids + event.token_ids, last.text + event.text)
+            elif type(event) is type(last) and isinstance(event, Queued | Prefilling):
+                self._events.pop()
+        self._events.append(event)
+        self._ready.set()
+
+    def fail(self, failure: GenerationFailed) -> None:
+        """End the events with ``failure``; what is here already is still delivered first."""
+        self._failure = failure
+        self._ready.set()
+
+    async def get(self) -> EngineEvent | Queued:
+        """The next event. Raises what ``fail`` was given, once everything before it was taken."""
+        while not self._events:
+            if self._failure is not None:
+                raise self._failure
+            self._ready.clear()
+            await self._ready.wait()
+        return self._events.popleft()

@@ -1,0 +1,123 @@
+"""One replica as its pool holds it: the process, what is known of it, and the requests it has."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+import zmq
+
+from antiphon.core import telemetry as metrics
+from antiphon.core.clock import Clock
+from antiphon.core.errors import EngineFailed
+from antiphon.core.telemetry import Telemetry
+from antiphon.inference.fleet import RateMeter, ReplicaLedger, ReplicaStatus
+from antiphon.inference.supervisor import SupervisedReplica, Supervisor
+from antiphon.inference.wire import Command, ReplicaReady, SequenceFrame, StepFrame, StepTimes, TokensFrame
+
+TicketT = TypeVar("TicketT")
+_T_contra = TypeVar("_T_contra", contravariant=True)
+
+
+class ReplicaOwner(Protocol[_T_contra]):
+    """The pool, as its replicas see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def on_state_changed(self, context_tokens: int | None) -> None: ...
+
+    def on_capacity(self) -> None: ...
+
+    def on_frame(self, ticket: _T_contra, frame: SequenceFrame) -> bool: ...
+
+    def on_lost(self, ticket: _T_contra) -> None: ...
+
+
+class ReplicaShell(Generic[TicketT]):
+    """Implements ``ReplicaListener``. Exactly the requests that are here are told when the process ends."""
+
+    def __init__(
+        self,
+        owner: ReplicaOwner[TicketT],
+        replica: SupervisedReplica,
+        context: zmq.Context[zmq.Socket[bytes]],
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._telemetry = telemetry
+        self._labels = (owner.name, replica.replica_id)
+        self._tickets: dict[int, TicketT] = {}
+        self._rate = RateMeter(clock.monotonic())
+        self.replica_id = replica.replica_id
+        self.ledger = ReplicaLedger()
+        self.supervisor = Supervisor(replica, context, self, clock)
+
+    def took(self, handle: int, ticket: TicketT, peak_tokens: int) -> None:
+        """A request was sent here."""
+        self._tickets[handle] = ticket
+        self.ledger.dispatched(handle, peak_tokens)
+
+    def send(self, command: Command) -> None:
+        """Send what may be lost with the process."""
+        try:
+            self.supervisor.send(command)
+        except EngineFailed:
+            return
+
+    def status(self) -> ReplicaStatus:
+        snapshot = self.ledger.snapshot
+        return ReplicaStatus(
+            id=self.replica_id,
+            pid=self.supervisor.pid,
+            state=self.supervisor.state.value,
+            running=snapshot.running if snapshot else 0,
+            waiting=snapshot.waiting if snapshot else 0,
+            free_blocks=snapshot.free if snapshot else 0,
+            held_blocks=snapshot.held if snapshot else 0,
+            cached_blocks=snapshot.cached if snapshot else 0,
+            tok_s=round(self._rate.rate(self._clock.monotonic()), 1),
+        )
+
+    def on_ready(self, ready: ReplicaReady) -> None:
+        self.ledger.open(ready)
+        self._owner.on_state_changed(ready.context_tokens)
+
+    def on_step(self, frame: StepFrame) -> None:
+        self.ledger.observe(frame.snapshot)
+        for sequence in frame.sequences:
+            ticket = self._tickets.get(sequence.handle)
+            if ticket is not None and self._owner.on_frame(ticket, sequence):
+                del self._tickets[sequence.handle]
+        self._report(frame)
+        self._owner.on_capacity()
+
+    def on_exit(self) -> None:
+        self.ledger.close()
+        lost, self._tickets = self._tickets, {}
+        for ticket in lost.values():
+            self._owner.on_lost(ticket)
+        self._report_gauges(0, 0, 0, 0)
+        self._owner.on_state_changed(None)
+
+    def _report(self, frame: StepFrame) -> None:
+        tokens = sum(len(sequence.token_ids) for sequence in frame.sequences if isinstance(sequence, TokensFrame))
+        if tokens:
+            self._rate.add(tokens, self._clock.monotonic())
+        snapshot = frame.snapshot
+        self._report_gauges(snapshot.running, snapshot.free, snapshot.held, snapshot.cached)
+        if frame.times is not None:
+            self._report_times(frame.times)
+
+    def _report_gauges(self, running: int, free: int, held: int, cached: int) -> None:
+        gauge = self._telemetry.gauge
+        gauge(metrics.REQUESTS_RUNNING, running, *self._labels)
+        for state, blocks in (("free", free), ("held", held), ("cached", cached)):
+            gauge(metrics.KV_BLOCKS, blocks, *self._labels, state)
+
+    def _report_times(self, times: StepTimes) -> None:
+        self._telemetry.count(metrics.ACCELERATOR_SECONDS, times.infer_s, *self._labels)
+        parts = (("plan", times.plan_s), ("infer", times.infer_s), ("sample", times.sample_s), ("emit", times.emit_s))
+        for part, seconds in parts:
+            self._telemetry.observe(metrics.STEP_SECONDS, seconds, *self._labels, part)

@@ -1,0 +1,287 @@
+"""Keeps one replica process alive: start, hand over, watch, restart with back-off, leave nothing behind.
+
+The worker stays in the server's process group, so killing the group kills it, but ignores SIGINT and SIGTERM, so that the
+server can drain first. It lives as long as its stdin is open: when the server dies in whatever way, it exits at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import structlog
+import zmq
+
+from antiphon.core.clock import Clock
+from antiphon.core.errors import EngineFailed
+from antiphon.engines.base import ReplicaSpec
+from antiphon.inference.channel import GatewayChannel
+from antiphon.inference.wire import Command, Handshake, ReplicaReady, Report, StartFailure, StepFrame, Stop
+
+log = structlog.get_logger(__name__)
+
+WORKER_COMMAND = (sys.executable, "-P", "-m", "antiphon.app.worker")
+_STOP_SECONDS = 3.0
+_LAST_FRAMES_SECONDS = 0.02
+_ADDRESS_BYTES = 100
+
+
+class SupervisorState(StrEnum):
+    LOADING = "loading"
+    """The first process is on its way."""
+    READY = "ready"
+    RESTARTING = "restarting"
+    """It was ready, its process ended, the next is on its way."""
+    DOWN = "down"
+    """The last process ended before it was ready."""
+    STOPPED = "stopped"
+
+
+class ReplicaListener(Protocol):
+    """Who hears what a replica says; called in the event loop."""
+
+    def on_ready(self, ready: ReplicaReady) -> None: ...
+
+    def on_step(self, frame: StepFrame) -> None: ...
+
+    def on_exit(self) -> None:
+        """The process has ended; nothing more comes from it."""
+        ...
+
+
+@dataclass(slots=True)
+class BackOff:
+    """Seconds before the next start: 0.2 doubling to 10, from the beginning after a process that was ready for 10."""
+
+    first_s: float = 0.2
+    most_s: float = 10.0
+    reset_s: float = 10.0
+    _next_s: float = 0.0
+
+    def after(self, ready_s: float) -> float:
+        """``ready_s`` is how long the process that ended had been ready."""
+        if ready_s >= self.reset_s or self._next_s == 0.0:
+            self._next_s = self.first_s
+        delay = self._next_s
+        self._next_s = min(2 * delay, self.most_s)
+        return delay
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedReplica:
+    """What to run. ``number`` is unique within ``runtime_dir`` and names the socket file."""
+
+    replica_id: str
+    number: int
+    spec: ReplicaSpec
+    runtime_dir: Path
+    command: Sequence[str] = WORKER_COMMAND
+
+
+class Supervisor:
+    """Owns one replica process and its socket."""
+
+    def __init__(
+        self, replica: SupervisedReplica, context: zmq.Context[zmq.Socket[bytes]], listener: ReplicaListener, clock: Clock
+    ) -> None:
+        self._replica = replica
+        self._context = context
+        self._listener = listener
+        self._clock = clock
+        self._back_off = BackOff()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._channel: GatewayChannel | None = None
+        self._starts = 0
+        self._started_at = clock.monotonic()
+        self._ready_at: float | None = None
+        self._retry_at = 0.0
+        self.state = SupervisorState.LOADING
+        self.pid: int | None = None
+        self.load_s: float | None = None
+        """How long the last successful start took."""
+        self.failure: StartFailure | None = None
+        """Why it could not be started, the first time; ``None`` once it was ready."""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._task = asyncio.create_task(self._run(), name=f"supervise {self._replica.replica_id}")
+
+    def send(self, command: Command) -> None:
+        """Raises ``EngineFailed`` when there is no process that could take it."""
+        if self._channel is None or self.state is not SupervisorState.READY:
+            raise EngineFailed("The engine is not running.")
+        self._channel.send(command)
+
+    def expected_wait_s(self) -> float:
+        """Seconds until it may be ready: the rest of the back-off and of a start like the last one (or twice as long as so far)."""
+        now = self._clock.monotonic()
+        if self._retry_at > now:
+            return self._retry_at - now + (self.load_s or 1.0)
+        elapsed = now - self._started_at
+        return max((self.load_s or 0.0) - elapsed, elapsed, 0.0)
+
+    async def close(self) -> None:
+        """Stop the process; it is gone, and its socket's file too, when this returns."""
+        self._closing.set()
+        if self._task is not None:
+            await self._task
+        self.state = SupervisorState.STOPPED
+
+    # --- inside -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._closing.is_set():
+            await self._live_once()
+            if self._closing.is_set():
+                return
+            now = self._clock.monotonic()
+            delay = self._back_off.after(0.0 if self._ready_at is None else now - self._ready_at)
+            self._retry_at = now + delay
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), delay)
+
+    async def _live_once(self) -> None:
+        """One process from start to end."""
+        self._starts += 1
+        self._started_at, self._ready_at = self._clock.monotonic(), None
+        address = ipc_address(self._replica.runtime_dir, f"{self._replica.number}-{self._starts}.sock")
+        code: int | None = None
+        try:
+            self._channel = GatewayChannel(self._context, address, self._on_report)
+            code = await self._attend(address)
+            await asyncio.sleep(_LAST_FRAMES_SECONDS)
+            self._channel.drain()
+        except (OSError, zmq.ZMQError) as fault:
+            self._note_failure(StartFailure(f"The engine process could not be started: {fault.strerror}."))
+        finally:
+            channel, self._channel, self.pid = self._channel, None, None
+            if channel is not None:
+                channel.close()
+            self._ended(code)
+
+    async def _attend(self, address: str) -> int:
+        """Start a process and wait for its end, or end it when the supervisor closes; returns its exit code."""
+        loop = asyncio.get_running_loop()
+        exited: asyncio.Future[int] = loop.create_future()
+        process = await asyncio.to_thread(self._spawn, address)
+        self.pid = process.pid
+        watcher = threading.Thread(target=self._watch, args=(process, loop, exited), name=f"watch {process.pid}", daemon=True)
+        watcher.start()
+        closing = asyncio.create_task(self._closing.wait())
+        try:
+            await asyncio.wait({exited, closing}, return_when=asyncio.FIRST_COMPLETED)
+            if not exited.done():
+                await self._stop(process, exited)
+            return await exited
+        finally:
+            closing.cancel()
+            if not exited.done():
+                process.kill()
+
+    def _spawn(self, address: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(self._replica.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        handshake = Handshake(self._replica.replica_id, self._replica.spec, address)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(handshake) + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _watch(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, exited: asyncio.Future[int]) -> None:
+        """In a thread of its own: read what the process says about its end, and reap it."""
+        assert process.stdout is not None
+        failure: StartFailure | None = None
+        with process.stdout as lines:
+            for line in lines:
+                with contextlib.suppress(msgspec.DecodeError):
+                    failure = msgspec.json.decode(line, type=StartFailure)
+        code = process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._on_exited, exited, code, failure)
+
+    async def _stop(self, process: subprocess.Popen[bytes], exited: asyncio.Future[int]) -> None:
+        if self._channel is not None and self.state is SupervisorState.READY:
+            with contextlib.suppress(EngineFailed):
+                self._channel.send(Stop())
+        else:
+            process.kill()
+        _, pending = await asyncio.wait({exited}, timeout=_STOP_SECONDS)
+        if pending:
+            log.warning("replica_killed", replica=self._replica.replica_id, pid=process.pid)
+            process.kill()
+
+    def _on_exited(self, exited: asyncio.Future[int], code: int, failure: StartFailure | None) -> None:
+        if failure is not None:
+            self._note_failure(failure)
+        if not exited.done():
+            exited.set_result(code)
+
+    def _on_report(self, report: Report) -> None:
+        if isinstance(report, StepFrame):
+            self._listener.on_step(report)
+            return
+        self._ready_at = self._clock.monotonic()
+        self.load_s = self._ready_at - self._started_at
+        self.state, self.failure = SupervisorState.READY, None
+        log.info("replica_ready", replica=self._replica.replica_id, pid=report.pid, seconds=round(self.load_s, 3))
+        self._listener.on_ready(report)
+
+    def _ended(self, code: int | None) -> None:
+        was_ready = self._ready_at is not None
+        if self._closing.is_set():
+            self.state = SupervisorState.STOPPED
+        else:
+            self.state = SupervisorState.RESTARTING if was_ready else SupervisorState.DOWN
+            if not was_ready:
+                self._note_failure(StartFailure(f"The engine process ended before it was ready ({_exit_words(code)})."))
+            log.error("replica_ended", replica=self._replica.replica_id, exit=_exit_words(code), ready=was_ready)
+        self._listener.on_exit()
+
+    def _note_failure(self, failure: StartFailure) -> None:
+        """The first reason is the one to tell; what follows is often its consequence."""
+        if self.failure is None:
+            self.failure = failure
+
+
+def ipc_address(runtime_dir: Path, name: str) -> str:
+    """A socket's address. Raises ``ValueError`` where the operating system would cut the path."""
+    path = str(runtime_dir / name)
+    if len(path.encode()) >= _ADDRESS_BYTES:
+        raise ValueError(f"the runtime folder's path is too long for a socket: {runtime_dir}")
+    return f"ipc://{path}"
+
+
+def prepare_runtime_dir(folder: Path) -> None:
+    """Make ``folder`` ours alone and remove sockets that a killed server left. Blocking."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    clear_sockets(folder)
+
+
+def clear_sockets(folder: Path) -> None:
+    """Remove every socket file in ``folder``. Blocking."""
+    for socket in folder.glob("*.sock"):
+        socket.unlink(missing_ok=True)
+
+
+def _exit_words(code: int | None) -> str:
+    if code is None:
+        return "not started"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"
