@@ -1,6 +1,6 @@
-"""GGUF to an OpenVINO model folder, in a process of its own: native code that fails here harms nobody else.
+"""A GGUF file or a foreign OpenVINO folder to a model folder, in a process of its own: native code that fails harms nobody.
 
-``python -m antiphon.engines.convert SOURCE.gguf FOLDER`` fills the existing empty FOLDER. Lines on stdout are JSON:
+``python -m antiphon.engines.convert SOURCE FOLDER`` fills the existing empty FOLDER. Lines on stdout are JSON:
 ``{"label", "done", "total"}`` for progress, at most one ``{"fault"}``, a sentence, with exit status 3.
 """
 
@@ -8,28 +8,54 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from antiphon.core.errors import ModelUnusable
 from antiphon.engines.gguf_file import read_gguf
-from antiphon.engines.tokenizer import ModelTokenizer
+from antiphon.engines.tokenizer import load_tokenizer
 from antiphon.engines.tokenizer_file import TOKENIZER_FILE
 
 FAULT_STATUS = 3
 _STEPS = 3
+_TOKENIZER_FILES = (
+    TOKENIZER_FILE,
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+)
 
 
 def convert(source: Path, folder: Path, report: Callable[[str, int], None]) -> None:
-    """Write the IR and the tokenizer of ``source`` into ``folder``. Raises ``ModelUnusable``."""
-    report("reading", 0)
-    model = read_gguf(source)
-    ModelTokenizer(model.tokenizer)
-    (folder / TOKENIZER_FILE).write_text(model.tokenizer.to_json(), encoding="utf-8")
-    report("converting", 1)
-    _write_ir(source, folder)
-    report("converted", _STEPS)
+    """Write a servable model made from ``source`` into ``folder``. Raises ``ModelUnusable``."""
+    report("converting", 0)
+    if source.is_dir():
+        _copy_ir(source, folder)
+    else:
+        model = read_gguf(source)
+        (folder / TOKENIZER_FILE).write_text(model.tokenizer.to_json(), encoding="utf-8")
+        report("converting", 1)
+        _write_ir(source, folder)
+    report("converting", 2)
+    from antiphon.engines.paged_model import check_model
+
+    load_tokenizer(folder)
+    check_model(folder)
+    report("converting", _STEPS)
+
+
+def _copy_ir(source: Path, folder: Path) -> None:
+    for name in ("openvino_model.xml", "openvino_model.bin"):
+        if not (source / name).is_file():
+            raise ModelUnusable(f"The folder {source.name} has no {name}.")
+        shutil.copyfile(source / name, folder / name)
+    for name in _TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
 
 
 def _write_ir(source: Path, folder: Path) -> None:

@@ -113,6 +113,11 @@ class PagedModel:
         del self._request
 
 
+def check_model(folder: Path) -> None:
+    """Raise ``ModelUnusable`` unless the folder's model can be paged. Reads it, compiles nothing."""
+    _check_inputs(_read(ov.Core(), folder), folder)
+
+
 def _read(core: ov.Core, folder: Path) -> ov.Model:
     try:
         model = core.read_model(str(folder / "openvino_model.xml"))  # pyright: ignore[reportUnknownMemberType] - half-typed stubs
