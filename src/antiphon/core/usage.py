@@ -1,0 +1,95 @@
+"""The usage record of one generation: the outbox row's payload and, later, a line of the ledger."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from antiphon.core.clock import rfc3339
+from antiphon.core.generation import Generation, Usage
+from antiphon.core.ids import ConversationId, GenerationId, KeyId, TenantId, UserId
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRecord:
+    """What a generation cost and whom; keyed by ``generation_id``, so that a consumer may see it twice.
+
+    ``cost`` ``None`` means that the price is unknown, never that it was free. ``estimated``: counted by us because the
+    engine's own count was lost. ``finish_reason`` is ``None`` for a generation that failed.
+    """
+
+    generation_id: GenerationId
+    tenant_id: TenantId
+    user_id: UserId
+    key_id: KeyId | None
+    conversation_id: ConversationId | None
+    model: str
+    requested_model: str
+    pool: str
+    release: str | None
+    plan: str
+    usage: Usage
+    finish_reason: str | None
+    estimated: bool
+    finished_at: datetime
+
+
+def usage_of(
+    generation: Generation, usage: Usage, *, finish_reason: str | None, estimated: bool, finished_at: datetime
+) -> UsageRecord:
+    """The record of a stored generation that ends now."""
+    return UsageRecord(
+        generation_id=generation.id,
+        tenant_id=generation.tenant_id,
+        user_id=generation.user_id,
+        key_id=generation.key_id,
+        conversation_id=generation.conversation_id,
+        model=generation.model,
+        requested_model=generation.requested_model,
+        pool=generation.pool or generation.model,
+        release=None,
+        plan=generation.plan,
+        usage=usage,
+        finish_reason=finish_reason,
+        estimated=estimated,
+        finished_at=finished_at,
+    )
+
+
+def usage_json(record: UsageRecord) -> str:
+    """The record as one line of JSON with the contract's keys; money as a decimal string, time as RFC 3339."""
+    usage = record.usage
+    return json.dumps(
+        {
+            "generation_id": record.generation_id,
+            "tenant_id": record.tenant_id,
+            "user_id": record.user_id,
+            "key_id": record.key_id,
+            "conversation_id": record.conversation_id,
+            "model": record.model,
+            "requested_model": record.requested_model,
+            "pool": record.pool,
+            "release": record.release,
+            "plan": record.plan,
+            "prompt_tokens": usage.prompt_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "output_tokens": usage.output_tokens,
+            "queued_ms": usage.queued_ms,
+            "prefill_ms": usage.prefill_ms,
+            "decode_ms": usage.decode_ms,
+            "accelerator_ms": usage.accelerator_ms,
+            "finish_reason": record.finish_reason,
+            "cost": money(usage.cost),
+            "estimated": record.estimated,
+            "finished_at": rfc3339(record.finished_at),
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def money(amount: Decimal | None) -> str | None:
+    """A decimal string without an exponent, ``None`` for an unknown amount."""
+    return None if amount is None else format(amount, "f")

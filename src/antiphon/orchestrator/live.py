@@ -1,0 +1,74 @@
+"""What a generation does before its first word: its place in the queue, its prefill. Never logged, never replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from antiphon.core.events import PrefillProgress, Queued
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """The last thing there is to say."""
+
+    event: Queued | PrefillProgress
+
+
+class LiveFeed:
+    """One generation's live state. It holds the last value only, so a slow reader costs nothing and misses no news.
+
+    Open from the moment a runner owns the generation until its first text (``settle``).
+    """
+
+    def __init__(self) -> None:
+        self.state: LiveState | None = None
+        self.readers = 0
+        self._version = 0
+        self._settled = False
+        self._changed = asyncio.Event()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more will be published."""
+        return self._settled
+
+    def publish(self, event: Queued | PrefillProgress) -> None:
+        """Replace the state; ignored once settled."""
+        if self._settled or (self.state is not None and self.state.event == event):
+            return
+        self.state = LiveState(event)
+        self._notify()
+
+    def settle(self) -> None:
+        """Text has begun or the generation is over: forget the state and end the readers' iterations."""
+        if not self._settled:
+            self._settled, self.state = True, None
+            self._notify()
+
+    @contextmanager
+    def reading(self) -> Iterator[AsyncIterator[LiveState]]:
+        """Count one more reader for as long as the context is open; the iterator ends when the feed settles."""
+        self.readers += 1
+        try:
+            yield self._states()
+        finally:
+            self.readers -= 1
+
+    async def _states(self) -> AsyncIterator[LiveState]:
+        seen = 0
+        while True:
+            if self.state is not None and seen != self._version:
+                seen = self._version
+                yield self.state
+            elif self._settled:
+                return
+            else:
+                await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,45 @@
+"""What the orchestrator acts through, handed to it once by the wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from antiphon.core.clock import Clock
+from antiphon.core.errors import Forbidden
+from antiphon.core.ids import IdSource
+from antiphon.core.telemetry import Telemetry
+from antiphon.core.tenancy import Plan
+from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator.settings import Timing
+from antiphon.stores.conversations.base import Conversations
+from antiphon.stores.generations.base import Generations
+from antiphon.stores.log.base import GenerationLog
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """``default_output_tokens`` maps a pool's name to the answer length used when the caller names none; where it is
+    absent the plan's cap applies."""
+
+    conversations: Conversations
+    generations: Generations
+    log: GenerationLog
+    gateway: Gateway
+    plans: Mapping[str, Plan]
+    clock: Clock
+    ids: IdSource
+    timing: Timing
+    telemetry: Telemetry
+    default_output_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def plan(self, name: str) -> Plan:
+        """The plan of that name; raises ``Forbidden`` when the configuration has none."""
+        plan = self.plans.get(name)
+        if plan is None:
+            raise Forbidden("The plan of this account is not configured on this server.")
+        return plan
+
+    def answer_tokens(self, pool: str, plan: Plan) -> int:
+        """How long an answer of ``pool`` may get when the caller names no ``max_tokens``."""
+        return min(plan.max_output_tokens, self.default_output_tokens.get(pool, plan.max_output_tokens))

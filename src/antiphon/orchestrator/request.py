@@ -1,0 +1,77 @@
+"""From a claimed generation to the request an engine gets. Pure, but for the tokenizer's time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.core.generation import Generation, Sampling, TurnParams
+from antiphon.core.messages import Message
+from antiphon.core.tenancy import Band
+from antiphon.engines.base import EngineRequest, Tokenizer
+from antiphon.orchestrator.prompt import output_tokens, plan_prompt
+from antiphon.orchestrator.resume import ShownText, resume
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """What pool and plan allow one answer. ``default_tokens`` is its length when the caller names none."""
+
+    context_tokens: int
+    default_tokens: int
+    band: Band
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """``prompt_tokens`` includes the ``base_tokens`` of an earlier generation that the answer goes on from."""
+
+    engine: EngineRequest
+    prompt_tokens: int
+    base_tokens: int
+    skip: str
+
+
+def sampling_of(params: TurnParams, *, max_tokens: int, noise_name: str) -> Sampling:
+    """What to sample with. Without a seed of the caller's the noise is ``noise_name``'s, so a resumed answer draws the same."""
+    defaults = Sampling(max_tokens=max_tokens)
+    return Sampling(
+        max_tokens=max_tokens,
+        temperature=defaults.temperature if params.temperature is None else params.temperature,
+        top_p=defaults.top_p if params.top_p is None else params.top_p,
+        seed=_seed_of(noise_name) if params.seed is None else params.seed,
+        stop=params.stop,
+    )
+
+
+def turn_request(
+    tokenizer: Tokenizer, generation: Generation, branch: Sequence[Message], shown: ShownText, limits: ModelLimits
+) -> TurnRequest:
+    """The request that answers, or goes on answering, the last message of ``branch``.
+
+    Every generation may add as many tokens as its parameters ask for; text from before a *Continue* is context. Blocking.
+    Raises ``PromptTooLong``.
+    """
+    params = generation.params
+    resumption = resume(tokenizer, shown, params.stop)
+    earlier, question = (branch[:-1], branch[-1].content) if branch else ((), "")
+    plan = plan_prompt(tokenizer, earlier, question, context_tokens=limits.context_tokens, already_tokens=resumption.base_tokens)
+    prompt_ids = tuple(tokenizer.prompt(plan.messages))
+    prompt_tokens = len(prompt_ids) + resumption.base_tokens
+    asked = limits.default_tokens if params.max_tokens is None else params.max_tokens
+    new_tokens = output_tokens(asked, context_tokens=limits.context_tokens, prompt_tokens=prompt_tokens)
+    already_base = 0 if resumption.context_ids else resumption.base_tokens
+    engine = EngineRequest(
+        request_id=generation.id,
+        tenant_id=generation.tenant_id,
+        prompt_ids=prompt_ids + resumption.context_ids,
+        sampling=sampling_of(params, max_tokens=already_base + new_tokens, noise_name=generation.id),
+        already_ids=resumption.already_ids,
+        band=limits.band,
+    )
+    return TurnRequest(engine, prompt_tokens=prompt_tokens, base_tokens=already_base, skip=resumption.skip)
+
+
+def _seed_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

@@ -1,0 +1,227 @@
+"""The runner: generations belong to the server, not to whoever asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from antiphon.core.events import Cursor
+from antiphon.core.generation import Generation
+from antiphon.core.ids import GenerationId
+from antiphon.orchestrator.ending import stored_ending, terminal_event
+from antiphon.orchestrator.live import LiveFeed, LiveState
+from antiphon.orchestrator.pace import Grid, persist
+from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.turn import Control, Turn
+from antiphon.orchestrator.writer import LogWriter
+from antiphon.stores.conversations.base import Owner
+
+_log = structlog.get_logger(__name__)
+
+_CANCEL_WAIT_S = 1.0
+_CANCEL_POLL_S = 0.02
+_FINISH_S = 5.0
+_ANY_LEASE = timedelta(days=1)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """``generation`` is known once it is claimed."""
+
+    control: Control
+    task: asyncio.Task[None] | None = None
+    generation: Generation | None = None
+
+
+class Runner:
+    """Claims generations and tells their stories in tasks of its own; no request's end reaches them.
+
+    At most ``concurrency`` at once; the others wait in the store, which is the only queue. With ``sole_owner`` (a data
+    folder that one server locks) no other process can run a generation, so leases left by a dead server count for nothing.
+    """
+
+    def __init__(self, ports: Ports, *, concurrency: int = 256, sole_owner: bool = True) -> None:
+        self._ports = ports
+        self._concurrency = concurrency
+        self._sole_owner = sole_owner
+        self._grid = Grid(ports.clock, ports.timing.coalesce_ms / 1000)
+        self._runs: dict[GenerationId, _Run] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._sweep_now = asyncio.Event()
+        self._draining = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new is taken any more."""
+        return self._draining
+
+    @property
+    def running(self) -> int:
+        """Generations that this runner owns now."""
+        return len(self._runs)
+
+    async def start(self) -> None:
+        """Begin to sweep: at once, then every ``sweep_seconds``, take what is due, the dead server's generations first."""
+        self._sweeper = asyncio.create_task(self._sweep_for_ever())
+
+    def wake(self, generation_id: GenerationId, *, continues: GenerationId | None = None) -> None:
+        """Run a generation that has just been accepted. ``continues`` is the one whose text it goes on from, where known."""
+        if generation_id in self._runs or self._draining:
+            return
+        if len(self._runs) < self._concurrency:
+            self._own(generation_id, Control(continues=continues), beyond_lease=timedelta(0))
+
+    async def cancel(self, owner: Owner, generation_id: GenerationId, seen: Cursor | None = None) -> Generation:
+        """Stop a generation in whatever phase it is, and return it, terminal. Repeating it changes nothing.
+
+        The text kept is everything that is in the log, so it includes what the caller has ``seen``. Takes a second at most;
+        during an outage of the store the generation may come back not terminal yet. Raises ``NotFound``.
+        """
+        del seen
+        generation = await self._ports.generations.request_cancel(owner, generation_id, now=self._ports.clock.now())
+        if generation.status.terminal:
+            await self.settle(generation)
+            return generation
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_WAIT_S):
+                await self._stop(generation_id)
+                while not (generation := await self._ports.generations.get(owner, generation_id)).status.terminal:
+                    await asyncio.sleep(_CANCEL_POLL_S)
+        return generation
+
+    async def stop_and_wait(self, generation_ids: Iterable[GenerationId]) -> None:
+        """Cancel generations whose conversation is gone; returns when none of them writes any more, after 1 s at most."""
+        stops = [asyncio.ensure_future(self._stop(generation_id)) for generation_id in generation_ids]
+        if stops:
+            _, pending = await asyncio.wait(stops, timeout=_CANCEL_WAIT_S)
+            for stop in pending:
+                stop.cancel()
+
+    async def settle(self, generation: Generation) -> None:
+        """Give the log of a terminal generation its last entry if a crash came between store and log. Cheap otherwise.
+
+        Whoever opens a stream calls this with the row it has read, so that no reader waits for an end that was never written.
+        """
+        if not generation.status.terminal or generation.id in self._runs:
+            return
+        state = await self._ports.log.state(generation.id)
+        if state is None or state.terminal is not None:
+            return
+        writer = LogWriter(self._ports.log, generation.id, max(state.epoch, generation.epoch))
+        event = terminal_event(
+            generation, stored_ending(generation), ttft_ms=generation.ttft_ms, duration_ms=generation.duration_ms or 0
+        )
+        await writer.append(event)
+
+    def live(self, generation_id: GenerationId) -> LiveState | None:
+        """What a generation of ours is doing before its first text; ``None`` when there is nothing to say."""
+        run = self._runs.get(generation_id)
+        return None if run is None else run.control.live.state
+
+    def subscribe_live(self, generation_id: GenerationId) -> AbstractContextManager[AsyncIterator[LiveState]]:
+        """Live states from now on; the iterator ends at the first text. A generation counts as watched while one is open."""
+        run = self._runs.get(generation_id)
+        feed = LiveFeed() if run is None else run.control.live
+        if run is None:
+            feed.settle()
+        return feed.reading()
+
+    def refuse_new(self) -> None:
+        """Take nothing new from now on; what runs goes on."""
+        self._draining = True
+
+    async def drain(self, grace_s: float) -> None:
+        """Let running generations finish for ``grace_s``, then leave the rest to the next start, text and ids in their logs.
+
+        A generation that is being finalised gets five seconds more. Raises nothing.
+        """
+        self.refuse_new()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait((self._sweeper,))
+        await _wait_for(self._runs.values(), grace_s)
+        left = list(self._runs.values())
+        _cancel(run for run in left if not run.control.finishing)
+        await _wait_for(left, _FINISH_S)
+        _cancel(left)
+        await _wait_for(left, _FINISH_S)
+        for run in left:
+            await self._hand_over(run)
+
+    async def _sweep_for_ever(self) -> None:
+        beyond_lease = _ANY_LEASE if self._sole_owner else timedelta(0)
+        while True:
+            try:
+                await self._sweep(beyond_lease)
+                beyond_lease = timedelta(0)
+            except Exception:
+                _log.exception("sweep_failed")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._ports.timing.sweep_seconds):
+                    await self._sweep_now.wait()
+            self._sweep_now.clear()
+
+    async def _sweep(self, beyond_lease: timedelta) -> None:
+        now = self._ports.clock.now()
+        for generation_id in await self._ports.generations.due(now=now + beyond_lease, limit=2 * self._concurrency):
+            if generation_id not in self._runs and len(self._runs) < self._concurrency:
+                self._own(generation_id, Control(), beyond_lease=beyond_lease)
+        await self._ports.log.expire(now=now)
+
+    def _own(self, generation_id: GenerationId, control: Control, *, beyond_lease: timedelta) -> _Run:
+        run = self._runs[generation_id] = _Run(control)
+        run.task = asyncio.create_task(self._run(generation_id, run, beyond_lease), name=generation_id)
+        return run
+
+    async def _run(self, generation_id: GenerationId, run: _Run, beyond_lease: timedelta) -> None:
+        full = len(self._runs) >= self._concurrency
+        try:
+            now = self._ports.clock.now()
+            lease_until = now + timedelta(seconds=self._ports.timing.lease_seconds)
+            run.generation = await persist(
+                lambda: self._ports.generations.claim(generation_id, now=now + beyond_lease, lease_until=lease_until), what="claim"
+            )
+            if run.generation is not None:
+                await Turn(self._ports, run.generation, run.control, self._grid).run()
+        except Exception:
+            _log.exception("generation_not_claimed", generation_id=generation_id)
+        finally:
+            run.control.live.settle()
+            del self._runs[generation_id]
+            if full:
+                self._sweep_now.set()
+
+    async def _stop(self, generation_id: GenerationId) -> None:
+        """Tell whoever runs it here to stop and see it end; run it to its cancelled end where nobody does."""
+        run = self._runs.get(generation_id)
+        if run is None and not self._draining:
+            run = self._own(generation_id, Control(), beyond_lease=_ANY_LEASE if self._sole_owner else timedelta(0))
+        if run is not None and run.task is not None:
+            run.control.cancelled.set()
+            await asyncio.wait((run.task,))
+
+    async def _hand_over(self, run: _Run) -> None:
+        """End the lease now, so that the next start need not wait for it."""
+        generation = run.generation
+        if generation is None:
+            return
+        with suppress(Exception):
+            await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=self._ports.clock.now())
+            _log.info("generation_handed_over", generation_id=generation.id, epoch=generation.epoch)
+
+
+def _cancel(runs: Iterable[_Run]) -> None:
+    for run in runs:
+        if run.task is not None:
+            run.task.cancel()
+
+
+async def _wait_for(runs: Iterable[_Run], timeout_s: float) -> None:
+    tasks = [run.task for run in runs if run.task is not None and not run.task.done()]
+    if tasks:
+        await asyncio.wait(tasks, timeout=timeout_s)

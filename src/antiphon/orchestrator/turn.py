@@ -1,0 +1,356 @@
+"""The story of one generation: introduce it, ask the engine, write what it says, end it once.
+
+Every way out ends the same: the store has message, usage and outbox row in one transaction, and only then the log gets its
+one terminal entry. Two ways leave no trace: being overtaken by a newer claim, and a drain, which leaves the rest of the
+story to the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from antiphon.core.errors import (
+    AntiphonError,
+    Deleted,
+    EngineFailed,
+    GenerationFailed,
+    Interrupted,
+    ModelGone,
+    NoCapacity,
+    NotFound,
+    QueueTimeout,
+    StaleEpoch,
+)
+from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, Snapshot
+from antiphon.core.generation import Generation
+from antiphon.core.ids import GenerationId
+from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
+from antiphon.core.tenancy import Plan
+from antiphon.core.usage import usage_json, usage_of
+from antiphon.engines.base import Finished, Prefilling, Tokens
+from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.coalescer import Coalescer
+from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event
+from antiphon.orchestrator.live import LiveFeed
+from antiphon.orchestrator.pace import Grid, is_outage, persist
+from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.request import ModelLimits, TurnRequest, turn_request
+from antiphon.orchestrator.resume import ShownText
+from antiphon.orchestrator.writer import LogWriter
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.generations.base import FinishedGeneration
+from antiphon.stores.log.base import LogState
+
+_log = structlog.get_logger(__name__)
+
+_RELEASE_S = 1.0
+_POOL_POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class Control:
+    """What a runner tells a turn, and what it may ask about it."""
+
+    continues: GenerationId | None = None
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    live: LiveFeed = field(default_factory=LiveFeed)
+    finishing: bool = False
+
+
+class Turn:
+    """One claimed generation. ``run`` is called once, in a task that only a drain cancels."""
+
+    def __init__(self, ports: Ports, generation: Generation, control: Control, grid: Grid) -> None:
+        self._ports = ports
+        self._generation = generation
+        self._owner = Owner(generation.tenant_id, generation.user_id)
+        self._plan = ports.plans.get(generation.plan) or Plan(generation.plan)
+        self._control = control
+        self._grid = grid
+        self._writer = LogWriter(ports.log, generation.id, generation.epoch)
+        self._coalescer = Coalescer(self._writer, grid)
+        self._meter = Meter(ports.clock)
+        self._own_ids: tuple[int, ...] = ()
+        self._spoken = False
+        self._ttft_ms: int | None = None
+        self._unwatched_tokens = 0
+
+    async def run(self) -> None:
+        """Bring the generation to its end. Raises nothing but cancellation."""
+        log = _log.bind(generation_id=self._generation.id, epoch=self._generation.epoch)
+        try:
+            ending = await self._ending()
+            self._control.finishing = True
+            await self._finish(ending)
+        except StaleEpoch:
+            log.info("generation_overtaken")
+        except Exception:
+            log.exception("generation_not_finished")
+        finally:
+            self._control.live.settle()
+
+    async def _ending(self) -> Ending:
+        try:
+            return await self._tell()
+        except StaleEpoch:
+            raise
+        except GenerationFailed as failure:
+            reason = failure
+        except NotFound:
+            reason = Deleted("The conversation was deleted.")
+        except AntiphonError as refusal:
+            reason = EngineFailed(str(refusal))
+        except Exception:
+            _log.exception("generation_broke", generation_id=self._generation.id)
+            reason = EngineFailed("Something went wrong while writing this answer.")
+        _log.warning("generation_failed", generation_id=self._generation.id, code=reason.code)
+        return failed(reason, self._meter.measured(), text=self._shown())
+
+    async def _tell(self) -> Ending:
+        state = await self._writer.open()
+        if state.terminal is not None:
+            return recorded(state.terminal, text=state.text)
+        await self._introduce(state)
+        self._own_ids = state.token_ids
+        for last_attempt in (False, True):
+            if self._generation.cancel_requested or self._control.cancelled.is_set():
+                break
+            try:
+                return await self._answer()
+            except (EngineFailed, NoCapacity) as failure:
+                if last_attempt or self._spoken:
+                    raise
+                _log.warning("generation_retried", generation_id=self._generation.id, code=failure.code)
+        return cancelled(self._meter.measured())
+
+    async def _introduce(self, state: LogState) -> None:
+        """Say what this is. Raises ``Interrupted`` when readers were shown more than the log still holds."""
+        generation = self._generation
+        lost = len(generation.checkpoint_text) > max(len(state.text), len(generation.prior_text))
+        events: list[LogEvent] = []
+        if lost:
+            events.append(Snapshot(generation.checkpoint_text))
+        elif state.seq == 0 and generation.prior_text:
+            events.append(Snapshot(generation.prior_text))
+        if state.seq == 0 or (state.seq == 1 and generation.prior_text):
+            events.append(
+                Meta(
+                    generation_id=generation.id,
+                    conversation_id=generation.conversation_id,
+                    message_id=generation.message_id,
+                    user_message_id=generation.user_message_id,
+                    model=generation.model,
+                    requested_model=generation.requested_model,
+                )
+            )
+        if events:
+            await self._writer.append(*events)
+        if lost:
+            raise Interrupted("The answer was interrupted. What was written is kept.")
+
+    async def _answer(self) -> Ending:
+        """One attempt at the engine, with a writer and a keeper beside it; whichever ends first decides."""
+        self._coalescer = Coalescer(self._writer, self._grid)
+        engine = asyncio.create_task(self._generate())
+        writing = asyncio.create_task(self._coalescer.run())
+        keeping = asyncio.create_task(self._keep())
+        stopping = asyncio.create_task(self._control.cancelled.wait())
+        try:
+            await asyncio.wait((engine, writing, keeping, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            engine_ended = engine.done()
+            self._coalescer.stop()
+            await _release(engine, keeping, stopping)
+            await asyncio.wait((writing,))
+        for helper in (writing, keeping):
+            if not helper.cancelled():
+                helper.result()
+        if not engine_ended:
+            return cancelled(self._meter.measured())
+        failure = engine.exception()
+        if failure is not None:
+            await self._coalescer.flush()
+            raise failure
+        finished = engine.result()
+        self._coalescer.add((), finished.text)
+        await self._coalescer.flush()
+        return completed(finished, self._meter.reported(finished.usage))
+
+    async def _generate(self) -> Finished:
+        """Ask the gateway and hand on what it yields; returns the engine's last word."""
+        deadline_s = queue_deadline_s(self._plan)
+        pool = await self._ready_pool(deadline_s)
+        request = await self._request(pool)
+        self._coalescer.skip(request.skip)
+        self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
+        async with aclosing(self._ports.gateway.stream(pool.name, request.engine, deadline_s=deadline_s)) as events:
+            async for event in events:
+                match event:
+                    case Queued():
+                        self._control.live.publish(event)
+                    case Prefilling(done_tokens, total_tokens):
+                        self._meter.prefilled(done_tokens)
+                        self._control.live.publish(PrefillProgress(done_tokens, total_tokens))
+                    case Tokens():
+                        self._take(event)
+                    case Finished():
+                        return event
+        raise EngineFailed("The engine ended without a last word.")
+
+    async def _ready_pool(self, deadline_s: float) -> PoolStatus:
+        """The generation's pool, once its model is loaded. Raises ``QueueTimeout`` after ``deadline_s``."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                while True:
+                    pool = self._ports.gateway.resolve(self._generation.pool or self._generation.model, ())
+                    if pool.context_tokens > 0:
+                        return pool
+                    await asyncio.sleep(_POOL_POLL_S)
+        except ModelGone as gone:
+            raise EngineFailed(gone.detail) from gone
+        except TimeoutError:
+            raise QueueTimeout("No model became ready in time.") from None
+
+    async def _request(self, pool: PoolStatus) -> TurnRequest:
+        generation = self._generation
+        branch = ()
+        if generation.user_message_id is not None:
+            branch = await self._ports.conversations.branch(self._owner, generation.conversation_id, generation.user_message_id)
+        limits = ModelLimits(
+            context_tokens=pool.context_tokens,
+            default_tokens=self._ports.answer_tokens(pool.name, self._plan),
+            band=self._plan.band,
+        )
+        shown = ShownText(
+            prior=generation.prior_text,
+            prior_ids=await self._prior_ids(),
+            own=self._writer.text.removeprefix(generation.prior_text),
+            own_ids=self._own_ids,
+        )
+        tokenizer = self._ports.gateway.tokenizer(pool.name)
+        return await asyncio.to_thread(turn_request, tokenizer, generation, branch, shown, limits)
+
+    async def _prior_ids(self) -> tuple[int, ...]:
+        """The ids behind the text to be continued, while its log lives and we know whose it is."""
+        if not self._generation.prior_text or self._control.continues is None:
+            return ()
+        state = await self._ports.log.state(self._control.continues)
+        return () if state is None else state.token_ids
+
+    def _take(self, tokens: Tokens) -> None:
+        self._meter.sampled(len(tokens.token_ids))
+        if not self._control.live.readers:
+            self._unwatched_tokens += len(tokens.token_ids)
+        self._coalescer.add(tokens.token_ids, tokens.text)
+        if tokens.text and not self._spoken:
+            self._spoken = True
+            self._control.live.settle()
+            if not self._own_ids:
+                self._ttft_ms = self._elapsed_ms()
+                self._ports.telemetry.observe(TTFT, self._ttft_ms / 1000, self._pool_name, self._generation.plan)
+
+    async def _keep(self) -> None:
+        """Renew the lease and keep checkpoints, for ever. An outage of the store is waited out; the text goes on."""
+        clock, timing, generation = self._ports.clock, self._ports.timing, self._generation
+        beat_at = clock.monotonic() + timing.heartbeat_seconds
+        checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
+        saved_seq = self._writer.seq
+        while True:
+            await asyncio.sleep(max(0.0, min(beat_at, checkpoint_at) - clock.monotonic()))
+            try:
+                if clock.monotonic() >= beat_at:
+                    beat_at = clock.monotonic() + timing.heartbeat_seconds
+                    lease_until = clock.now() + timedelta(seconds=timing.lease_seconds)
+                    if await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=lease_until):
+                        self._control.cancelled.set()
+                if clock.monotonic() >= checkpoint_at:
+                    checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
+                    if self._writer.seq != saved_seq:
+                        saved_seq, text = self._writer.seq, self._writer.text
+                        await self._ports.generations.checkpoint(generation.id, generation.epoch, text=text, seq=saved_seq)
+            except Exception as error:
+                if isinstance(error, AntiphonError) and not is_outage(error):
+                    raise
+                _log.warning("generation_not_kept", generation_id=generation.id, error=type(error).__name__)
+
+    async def _finish(self, ending: Ending) -> None:
+        """Store first, then the log."""
+        duration_ms = self._elapsed_ms()
+        text = self._shown()
+        content_tokens = await self._content_tokens(text)
+        now = self._ports.clock.now()
+        record = usage_of(
+            self._generation, ending.usage, finish_reason=ending.finish_reason, estimated=ending.estimated, finished_at=now
+        )
+        finished = FinishedGeneration(
+            generation_id=self._generation.id,
+            epoch=self._generation.epoch,
+            status=ending.status,
+            text=text,
+            finish_reason=ending.finish_reason,
+            usage=ending.usage,
+            ttft_ms=self._ttft_ms,
+            duration_ms=duration_ms,
+            error=ending.error,
+            outbox_payload=usage_json(record),
+            now=now,
+            content_tokens=content_tokens,
+        )
+        await persist(lambda: self._finalise(finished), what="finalise", forever=True)
+        event = terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms)
+        await self._writer.append(event, forever=True)
+        telemetry = self._ports.telemetry
+        telemetry.count(GENERATIONS, 1, self._pool_name, self._generation.plan, ending.status.value)
+        if self._unwatched_tokens:
+            telemetry.count(UNWATCHED_TOKENS, self._unwatched_tokens, self._pool_name)
+
+    async def _finalise(self, finished: FinishedGeneration) -> None:
+        """Repeatable: an earlier attempt that landed, though its answer was lost, is recognised by our own epoch."""
+        try:
+            await self._ports.generations.finalise(finished)
+        except StaleEpoch:
+            stored = await self._ports.generations.get(self._owner, finished.generation_id)
+            if not stored.status.terminal or stored.epoch != finished.epoch:
+                raise
+
+    async def _content_tokens(self, text: str) -> int | None:
+        """The message's length for later prompts, in its model's tokens; ``None`` when that cannot be told now."""
+        try:
+            tokenizer = self._ports.gateway.tokenizer(self._pool_name)
+            return len(await asyncio.to_thread(tokenizer.encode, text))
+        except Exception:
+            _log.exception("text_not_counted", generation_id=self._generation.id)
+            return None
+
+    def _shown(self) -> str:
+        """What readers have seen; while the log cannot be read, what the store knows of it."""
+        if self._writer.opened and self._writer.seq:
+            return self._writer.text
+        return self._generation.checkpoint_text or self._generation.prior_text
+
+    def _elapsed_ms(self) -> int:
+        """Milliseconds since the turn was accepted, by the wall clock, since it may have been another process."""
+        return max(0, (self._ports.clock.now() - self._generation.created_at) // timedelta(milliseconds=1))
+
+    @property
+    def _pool_name(self) -> str:
+        return self._generation.pool or self._generation.model
+
+
+def queue_deadline_s(plan: Plan) -> float:
+    """How long an accepted turn may wait for a replica before it ends in ``queue_timeout``."""
+    return max(60.0, 6 * plan.ttft_limit_ms / 1000)
+
+
+async def _release(*tasks: asyncio.Task[object]) -> None:
+    """Cancel tasks and see them end; one that does not within a second is left to end by itself."""
+    for task in tasks:
+        task.cancel()
+    _, pending = await asyncio.wait(tasks, timeout=_RELEASE_S)
+    if pending:
+        _log.warning("task_slow_to_stop", tasks=len(pending))
