@@ -37,6 +37,12 @@ class StoredReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFeedback:
+    feedback: Feedback
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxRow:
     tenant_id: TenantId
     kind: str
@@ -47,7 +53,7 @@ class OutboxRow:
 
 @dataclass(slots=True)
 class MemoryState:
-    """Every table. ``deleted`` holds the ids of hidden conversations."""
+    """Every table. ``deleted`` holds when conversations were hidden, ``cancel_requests`` when a cancel was asked for."""
 
     tenants: dict[TenantId, Tenant] = field(default_factory=dict[TenantId, Tenant])
     users: dict[UserId, User] = field(default_factory=dict[UserId, User])
@@ -55,13 +61,14 @@ class MemoryState:
     links: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
     keys: dict[KeyId, StoredKey] = field(default_factory=dict[KeyId, StoredKey])
     conversations: dict[ConversationId, Conversation] = field(default_factory=dict[ConversationId, Conversation])
-    deleted: set[ConversationId] = field(default_factory=set[ConversationId])
+    deleted: dict[ConversationId, datetime] = field(default_factory=dict[ConversationId, datetime])
     messages: dict[MessageId, Message] = field(default_factory=dict[MessageId, Message])
     message_ids: dict[ConversationId, list[MessageId]] = field(default_factory=dict[ConversationId, list[MessageId]])
     generations: dict[GenerationId, Generation] = field(default_factory=dict[GenerationId, Generation])
     replays: dict[tuple[str, str], StoredReplay] = field(default_factory=dict[tuple[str, str], StoredReplay])
     outbox: list[OutboxRow] = field(default_factory=list[OutboxRow])
-    feedback: dict[tuple[UserId, MessageId], Feedback] = field(default_factory=dict[tuple[UserId, MessageId], Feedback])
+    cancel_requests: dict[GenerationId, datetime] = field(default_factory=dict[GenerationId, datetime])
+    feedback: dict[tuple[UserId, MessageId], StoredFeedback] = field(default_factory=dict[tuple[UserId, MessageId], StoredFeedback])
 
     def add_message(self, message: Message) -> None:
         self.messages[message.id] = message

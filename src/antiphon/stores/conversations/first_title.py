@@ -6,7 +6,7 @@ FIRST_TITLE_CHARACTERS = 60
 
 
 def first_title(content: str) -> str:
-    """The first line of ``content`` with any text, white space collapsed, at most 60 characters; cut at a word where one ends late enough."""
+    """The first line of ``content`` with any text, white space collapsed, at most 60 characters, cut between words where it can be."""
     line = next((" ".join(line.split()) for line in content.splitlines() if line.strip()), "")
     if len(line) <= FIRST_TITLE_CHARACTERS:
         return line

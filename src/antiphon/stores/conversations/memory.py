@@ -12,7 +12,7 @@ from antiphon.stores.conversations.base import ConversationPage, ConversationPat
 from antiphon.stores.conversations.head import patched
 from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, position_of
 from antiphon.stores.conversations.tree import ConversationTree
-from antiphon.stores.memory import MemoryState
+from antiphon.stores.memory import MemoryState, StoredFeedback
 
 
 class MemoryConversations:
@@ -56,7 +56,7 @@ class MemoryConversations:
     async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
         state = self._state
         find_conversation(state, owner, conversation_id)
-        state.deleted.add(conversation_id)
+        state.deleted[conversation_id] = now
         running = [
             generation
             for generation in state.generations.values()
@@ -65,6 +65,7 @@ class MemoryConversations:
         running.sort(key=lambda generation: (generation.created_at, generation.id))
         for generation in running:
             state.generations[generation.id] = replace(generation, cancel_requested=True)
+            state.cancel_requests[generation.id] = now
         return tuple(generation.id for generation in running)
 
     async def path(
@@ -98,7 +99,7 @@ class MemoryConversations:
         if feedback.rating == 0:
             self._state.feedback.pop(place, None)
         else:
-            self._state.feedback[place] = feedback
+            self._state.feedback[place] = StoredFeedback(feedback, now)
 
 
 def find_conversation(state: MemoryState, owner: Owner, conversation_id: ConversationId) -> Conversation:

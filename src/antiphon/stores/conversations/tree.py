@@ -80,5 +80,5 @@ class ConversationTree:
         return PathWindow(
             message_ids=page,
             siblings={message_id: self.siblings(message_id) for message_id in page},
-            next_cursor=page[0] if len(page) < len(ids) else None,
+            next_cursor=page[0] if page and len(page) < len(ids) else None,
         )

@@ -99,8 +99,9 @@ class MemoryGenerations:
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         generation = await self.get(owner, generation_id)
-        if not generation.status.terminal:
+        if not generation.status.terminal and not generation.cancel_requested:
             generation = replace(generation, cancel_requested=True)
+            self._state.cancel_requests[generation_id] = now
             self._state.generations[generation_id] = generation
         return generation
 

@@ -24,7 +24,7 @@ from antiphon.core.ids import GenerationId
 from antiphon.stores.log import records
 from antiphon.stores.log.base import LogSlice, LogState
 from antiphon.stores.log.segments import SEGMENT_BYTES, Segments
-from antiphon.stores.log.shelf import LOG_BYTES, GenerationEntries, LogShelf
+from antiphon.stores.log.shelf import LOG_BYTES, LogShelf
 
 _logger = structlog.get_logger(__name__)
 

@@ -1,0 +1,267 @@
+"""Generations on SQL. A turn is accepted, and ended, in one transaction with its messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from antiphon.core.clock import to_ms
+from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
+from antiphon.core.generation import Generation, GenerationStatus
+from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
+from antiphon.core.messages import Message
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.head import after_accept
+from antiphon.stores.conversations.sql import has_children, select_head, select_message, select_tree, update_head
+from antiphon.stores.generations import turn_rules
+from antiphon.stores.generations.base import (
+    Accepted,
+    ContinueMessage,
+    CurrentLeaf,
+    FinishedGeneration,
+    IdempotencyKey,
+    NewUserMessage,
+    RegenerateUnder,
+    TurnToAccept,
+)
+from antiphon.stores.sql import rows
+from antiphon.stores.sql.base import Database, across_tenants, changed_values
+from antiphon.stores.sql.tables import conversations, generations, idempotency, messages, outbox
+
+_QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
+
+
+class SqlGenerations:
+    """Claims, heartbeats and checkpoints are not synced to the disk one by one: a machine that loses power loses its runners too."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
+        return await self._db.read(lambda tx: _select_replay(tx, idempotency, now))
+
+    async def accept(self, turn: TurnToAccept) -> Accepted:
+        try:
+            return await self._db.write(lambda tx: _accept(tx, turn))
+        except sa.exc.IntegrityError as error:
+            raise Conflict from error
+
+    async def get(self, owner: Owner, generation_id: GenerationId) -> Generation:
+        return await self._db.read(lambda tx: _select_owned(tx, owner, generation_id))
+
+    async def claim(self, generation_id: GenerationId, *, now: datetime, lease_until: datetime) -> Generation | None:
+        def take(tx: sa.Connection) -> Generation | None:
+            tenant_id = _tenant_of(tx, generation_id)
+            if tenant_id is None:
+                return None
+            taken = tx.execute(
+                generations.update()
+                .where(*_named(tenant_id, generation_id), _due(now))
+                .values(status=_RUNNING, epoch=generations.c.epoch + 1, lease_until=to_ms(lease_until))
+            )
+            return _select(tx, tenant_id, generation_id) if taken.rowcount == 1 else None
+
+        return await self._db.write(take, durable=False)
+
+    async def heartbeat(self, generation_id: GenerationId, epoch: int, *, lease_until: datetime) -> bool:
+        def extend(tx: sa.Connection) -> bool:
+            tenant_id = _update_held(tx, generation_id, epoch, {"lease_until": to_ms(lease_until)})
+            asked = sa.select(generations.c.cancel_requested_at).where(*_named(tenant_id, generation_id))
+            return tx.execute(asked).scalar_one() is not None
+
+        return await self._db.write(extend, durable=False)
+
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
+        kept: dict[str, str | int] = {"checkpoint_text": text, "checkpoint_seq": seq}
+        await self._db.write(lambda tx: _update_held(tx, generation_id, epoch, kept), durable=False)
+
+    async def finalise(self, finished: FinishedGeneration) -> None:
+        turn_rules.check_finished(finished)
+        await self._db.write(lambda tx: _finalise(tx, finished))
+
+    async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
+        def flag(tx: sa.Connection) -> Generation:
+            generation = _select_owned(tx, owner, generation_id)
+            if generation.status.terminal or generation.cancel_requested:
+                return generation
+            named = _named(owner.tenant_id, generation_id)
+            tx.execute(generations.update().where(*named).values(cancel_requested_at=to_ms(now)))
+            return replace(generation, cancel_requested=True)
+
+        return await self._db.write(flag)
+
+    async def due(self, *, now: datetime, limit: int) -> tuple[GenerationId, ...]:
+        query = sa.select(generations.c.id).where(_open(), _due(now)).order_by(generations.c.created_at, generations.c.id).limit(limit)
+        return await self._db.read(lambda tx: tuple(tx.execute(across_tenants(query, "due")).scalars()))
+
+    async def count_open(self) -> int:
+        query = sa.select(sa.func.count()).select_from(generations).where(_open())
+        return await self._db.read(lambda tx: tx.execute(across_tenants(query, "count_open")).scalar_one())
+
+
+def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
+    if turn.idempotency is not None:
+        replay = _select_replay(tx, turn.idempotency, turn.now)
+        if replay is not None:
+            return replay
+    head = select_head(tx, turn.owner, turn.conversation_id)
+    text: str | None = None
+    match turn.what:
+        case NewUserMessage(parent=asked) as new:
+            parent = _parent_of_text(tx, turn.owner, turn.conversation_id, head.current_leaf_id, asked)
+            user_message = turn_rules.user_message(turn, new, parent)
+            _insert_message(tx, turn.owner.tenant_id, user_message)
+            answer = turn_rules.placeholder(turn, user_message.id)
+            _insert_message(tx, turn.owner.tenant_id, answer)
+            text = new.content
+        case RegenerateUnder(user_message_id=parent_id):
+            turn_rules.check_regenerate_under(select_message(tx, turn.owner, turn.conversation_id, parent_id))
+            answer = turn_rules.placeholder(turn, parent_id)
+            _insert_message(tx, turn.owner.tenant_id, answer)
+        case ContinueMessage(message_id=message_id):
+            message = select_message(tx, turn.owner, turn.conversation_id, message_id)
+            turn_rules.check_continue(message)
+            answer = turn_rules.reopened(message, turn)
+            _update_message(tx, turn.owner.tenant_id, message, answer)
+    generation = turn_rules.queued_generation(turn, answer)
+    tx.execute(generations.insert().values(rows.generation_values(generation)))
+    update_head(tx, head, after_accept(head, answer.id, text, now=turn.now))
+    accepted = turn_rules.accepted(generation)
+    if turn.idempotency is not None:
+        _insert_replay(tx, turn.owner.tenant_id, turn.idempotency, accepted, turn.now)
+    return accepted
+
+
+def _parent_of_text(
+    tx: sa.Connection,
+    owner: Owner,
+    conversation_id: ConversationId,
+    current_leaf_id: MessageId | None,
+    asked: MessageId | None | CurrentLeaf,
+) -> MessageId | None:
+    """The message that new text goes under, checked; ``None`` for a new root."""
+    parent_id = current_leaf_id if isinstance(asked, CurrentLeaf) else asked
+    if parent_id is None:
+        return None
+    if isinstance(asked, CurrentLeaf) and has_children(tx, owner, conversation_id, parent_id):
+        parent_id = select_tree(tx, owner, conversation_id).newest_leaf(parent_id)
+    turn_rules.check_text_under(select_message(tx, owner, conversation_id, parent_id))
+    return parent_id
+
+
+def _finalise(tx: sa.Connection, finished: FinishedGeneration) -> None:
+    tenant_id = _tenant_of(tx, finished.generation_id)
+    if tenant_id is None:
+        raise StaleEpoch
+    generation = _select(tx, tenant_id, finished.generation_id)
+    ended = turn_rules.finished_generation(generation, finished)
+    written = tx.execute(
+        generations.update()
+        .where(*_named(tenant_id, generation.id), generations.c.epoch == finished.epoch, _open())
+        .values(changed_values(rows.generation_values(generation), rows.generation_values(ended)))
+    )
+    if written.rowcount != 1:
+        raise StaleEpoch
+    owner = Owner(tenant_id, generation.user_id)
+    message = select_message(tx, owner, generation.conversation_id, generation.message_id)
+    _update_message(tx, tenant_id, message, turn_rules.finished_message(message, finished))
+    now_ms = to_ms(finished.now)
+    tx.execute(
+        conversations.update()
+        .where(
+            conversations.c.tenant_id == tenant_id,
+            conversations.c.id == generation.conversation_id,
+            conversations.c.updated_at < now_ms,
+        )
+        .values(updated_at=now_ms)
+    )
+    record = {"kind": "usage", "dedup_key": generation.id, "payload": finished.outbox_payload, "created_at": now_ms, "attempts": 0}
+    tx.execute(outbox.insert().values(tenant_id=tenant_id, **record))
+
+
+def _select_replay(tx: sa.Connection, wanted: IdempotencyKey, now: datetime) -> Accepted | None:
+    # The scope names the tenant.
+    query = sa.select(idempotency).where(idempotency.c.scope == wanted.scope, idempotency.c.key == wanted.key)
+    row = tx.execute(across_tenants(query, "find_replay")).one_or_none()
+    if row is None or row.expires_at <= to_ms(now):
+        return None
+    if row.fingerprint != wanted.fingerprint:
+        raise IdempotencyMismatch
+    return Accepted(row.conversation_id, row.user_message_id, row.message_id, row.generation_id, replayed=True)
+
+
+def _insert_replay(tx: sa.Connection, tenant_id: TenantId, key: IdempotencyKey, accepted: Accepted, now: datetime) -> None:
+    """Keep the answer, and drop the tenant's answers that have expired, so that the table stays small without a sweeper."""
+    tx.execute(idempotency.delete().where(idempotency.c.tenant_id == tenant_id, idempotency.c.expires_at <= to_ms(now)))
+    tx.execute(
+        idempotency.insert().values(
+            scope=key.scope,
+            key=key.key,
+            tenant_id=tenant_id,
+            fingerprint=key.fingerprint,
+            conversation_id=accepted.conversation_id,
+            user_message_id=accepted.user_message_id,
+            message_id=accepted.message_id,
+            generation_id=accepted.generation_id,
+            expires_at=to_ms(key.expires_at),
+        )
+    )
+
+
+def _insert_message(tx: sa.Connection, tenant_id: TenantId, message: Message) -> None:
+    tx.execute(messages.insert().values(tenant_id=tenant_id, **rows.message_values(message)))
+
+
+def _update_message(tx: sa.Connection, tenant_id: TenantId, before: Message, after: Message) -> None:
+    tx.execute(
+        messages.update()
+        .where(
+            messages.c.tenant_id == tenant_id,
+            messages.c.conversation_id == after.conversation_id,
+            messages.c.id == after.id,
+        )
+        .values(changed_values(rows.message_values(before), rows.message_values(after)))
+    )
+
+
+def _update_held(tx: sa.Connection, generation_id: GenerationId, epoch: int, values: dict[str, str | int]) -> TenantId:
+    """Change a generation that ``epoch`` still runs; raises ``StaleEpoch``. Returns its tenant."""
+    tenant_id = _tenant_of(tx, generation_id)
+    if tenant_id is None:
+        raise StaleEpoch
+    held = (*_named(tenant_id, generation_id), generations.c.epoch == epoch, generations.c.status == _RUNNING)
+    if tx.execute(generations.update().where(*held).values(values)).rowcount != 1:
+        raise StaleEpoch
+    return tenant_id
+
+
+def _tenant_of(tx: sa.Connection, generation_id: GenerationId) -> TenantId | None:
+    query = sa.select(generations.c.tenant_id).where(generations.c.id == generation_id)
+    return tx.execute(across_tenants(query, "tenant_of_generation")).scalar_one_or_none()
+
+
+def _select(tx: sa.Connection, tenant_id: TenantId, generation_id: GenerationId) -> Generation:
+    return rows.generation_of(tx.execute(sa.select(generations).where(*_named(tenant_id, generation_id))).one())
+
+
+def _select_owned(tx: sa.Connection, owner: Owner, generation_id: GenerationId) -> Generation:
+    row = tx.execute(sa.select(generations).where(*_named(owner.tenant_id, generation_id))).one_or_none()
+    if row is None:
+        raise NotFound
+    select_head(tx, owner, row.conversation_id)
+    return rows.generation_of(row)
+
+
+def _named(tenant_id: TenantId, generation_id: GenerationId) -> tuple[sa.ColumnElement[bool], ...]:
+    return generations.c.tenant_id == tenant_id, generations.c.id == generation_id
+
+
+def _open() -> sa.ColumnElement[bool]:
+    return generations.c.status.in_([_QUEUED, _RUNNING])
+
+
+def _due(now: datetime) -> sa.ColumnElement[bool]:
+    ended = sa.or_(generations.c.lease_until.is_(None), generations.c.lease_until <= to_ms(now))
+    return sa.or_(generations.c.status == _QUEUED, sa.and_(generations.c.status == _RUNNING, ended))

@@ -1,0 +1,33 @@
+"""What the SQL drivers ask of a database, so that their statements run on any that SQLAlchemy knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+import sqlalchemy as sa
+
+T = TypeVar("T")
+Statement = TypeVar("Statement", bound=sa.sql.base.Executable)
+Value = str | int | bytes | None
+
+
+class Database(Protocol):
+    """Runs plain functions of a connection, each in one transaction (see ``database.SqliteDatabase``)."""
+
+    async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T: ...
+
+    async def read(self, fn: Callable[[sa.Connection], T]) -> T: ...
+
+
+def across_tenants(statement: Statement, why: str) -> Statement:
+    """Mark a statement that may name no tenant: a look-up of a secret or an id that says whose it is, or a sweep over all.
+
+    A test refuses every other statement without ``tenant_id``, and every ``why`` it does not list.
+    """
+    return statement.execution_options(across_tenants=why)
+
+
+def changed_values(before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, Value]:
+    """The columns whose value differs."""
+    return {name: value for name, value in after.items() if before[name] != value}

@@ -1,0 +1,181 @@
+"""One SQLite file: a writer thread, a few reader threads, and errors in Antiphon's words.
+
+Statements are plain functions of a SQLAlchemy ``Connection``; this module alone knows threads, pragmas and locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+from sqlalchemy.pool import QueuePool
+
+from antiphon.core.errors import DiskFull, StoreUnavailable
+from antiphon.stores.sql import schema
+
+T = TypeVar("T")
+
+_READERS = 4
+_MAX_WAITING_WRITES = 4096
+
+
+class SqliteDatabase:
+    """``busy_ms`` is how long a write waits for another process that writes (a command beside a running server)."""
+
+    def __init__(self, path: Path, *, busy_ms: int = 5000) -> None:
+        self._path = path
+        self._busy_ms = busy_ms
+        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
+        self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
+        self.writer = self._engine(1, begin="BEGIN IMMEDIATE", pragmas=())
+        self.reader = self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",))
+        self._waiting_writes = 0
+
+    async def open(self) -> None:
+        """Make the file if there is none and bring its schema up to date. Raises ``ConfigErrors`` for a newer schema."""
+        await self.migrate()
+
+    async def migrate(self) -> None:
+        """Run the numbered migrations that this file has not seen; quick when there are none."""
+        await self._run(self._write_thread, self._migrate)
+
+    async def close(self) -> None:
+        """Let running calls end, then give all connections back; the file is complete without its ``-wal`` afterwards."""
+        self._read_threads.shutdown(wait=False)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._write_thread, self._dispose)
+        self._write_thread.shutdown(wait=False)
+
+    async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
+        """Run ``fn`` in one transaction that no other writer overlaps; on stable storage on return when ``durable``.
+
+        A caller that is cancelled leaves the transaction whole: it runs to its end, or has not begun and never will.
+        Raises ``DiskFull`` or ``StoreUnavailable``, with nothing of ``fn`` kept; whatever ``fn`` raises rolls back too.
+        """
+        if self._waiting_writes >= _MAX_WAITING_WRITES:
+            raise StoreUnavailable("Too many writes are waiting.", retry_after_ms=1000)
+        self._waiting_writes += 1
+        try:
+            return await self._run(self._write_thread, lambda: self._write(fn, durable))
+        finally:
+            self._waiting_writes -= 1
+
+    async def read(self, fn: Callable[[sa.Connection], T]) -> T:
+        """Run ``fn`` on one snapshot; readers and the writer do not wait for each other."""
+        return await self._run(self._read_threads, lambda: self._read(fn))
+
+    async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+        try:
+            running = asyncio.get_running_loop().run_in_executor(threads, call)
+        except RuntimeError as error:
+            raise StoreUnavailable("The store is closed.") from error
+        return await running
+
+    def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
+        with _translated(), self.writer.connect() as connection:
+            _set_synchronous(connection, "FULL" if durable else "NORMAL")
+            with connection.begin():
+                return fn(connection)
+
+    def _read(self, fn: Callable[[sa.Connection], T]) -> T:
+        with _translated(), self.reader.connect() as connection, connection.begin():
+            return fn(connection)
+
+    def _migrate(self) -> None:
+        with _translated():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self.reader.connect() as connection, connection.begin():
+                if schema.is_current(connection):
+                    return
+            with self.writer.connect() as connection:
+                _set_synchronous(connection, "FULL")
+                with connection.begin():
+                    schema.upgrade(connection)
+
+    def _dispose(self) -> None:
+        # The readers' threads end first: the last connection to close folds the write-ahead log into the file.
+        self._read_threads.shutdown(wait=True)
+        self.reader.dispose()
+        self.writer.dispose()
+
+    def _engine(self, connections: int, *, begin: str, pragmas: tuple[str, ...]) -> sa.Engine:
+        engine = sa.create_engine(
+            URL.create("sqlite", database=str(self._path)),
+            poolclass=QueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            connect_args={"timeout": self._busy_ms / 1000, "check_same_thread": False},
+        )
+
+        def on_connect(driver: sqlite3.Connection, _record: object) -> None:
+            # The module's own transactions begin late and deferred, and cannot be immediate; ours begin in ``on_begin``.
+            driver.isolation_level = None
+            for pragma in ("PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON", *pragmas):
+                driver.execute(pragma).close()
+
+        def on_begin(connection: sa.Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+        sa.event.listen(engine, "connect", on_connect)
+        sa.event.listen(engine, "begin", on_begin)
+        return engine
+
+
+def _set_synchronous(connection: sa.Connection, level: str) -> None:
+    """Set how hard commits sync. Only outside a transaction, hence past SQLAlchemy, which would begin one."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    driver.execute(f"PRAGMA synchronous = {level}").close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """SQLite's refusals as ``DiskFull`` or ``StoreUnavailable``; a broken constraint is a fault of ours and stays as it is."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        refusal = _refusal(error.orig)
+        if refusal is None:
+            raise
+        raise refusal from error
+    except sqlite3.Error as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+    except OSError as error:
+        raise StoreUnavailable from error
+
+
+_UNAVAILABLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+
+
+def _refusal(error: BaseException | None) -> DiskFull | StoreUnavailable | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    if not isinstance(code, int):
+        return None
+    primary = code & 0xFF
+    if primary == sqlite3.SQLITE_FULL:
+        return DiskFull()
+    return StoreUnavailable() if primary in _UNAVAILABLE else None

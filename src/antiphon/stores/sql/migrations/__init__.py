@@ -1,0 +1,1 @@
+"""Alembic: numbered migrations, run by ``schema.upgrade``."""

@@ -1,0 +1,235 @@
+"""The tables, in the design's words. Every row belongs to a tenant, and ``tenant_id`` leads every key: it is the sharding key.
+
+Ids are text as on the wire; times are milliseconds since 1970 (UTC); money is decimal text; ``params``, ``usage`` and ``error``
+are JSON text. A conversation's user has no foreign key, because accounts are a port of their own and may live elsewhere. A
+trigger, made by the first migration, refuses to change a message's ``parent_id`` or its conversation: trees cannot get cycles.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+_Moment = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_Flag = sa.Integer
+
+
+def _table(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, *parts, sqlite_strict=True)
+
+
+tenants = _table(
+    "tenants",
+    sa.Column("tenant_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.UniqueConstraint("name", name="tenants_name"),
+)
+
+users = _table(
+    "users",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("disabled", _Flag, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "id"),
+    sa.UniqueConstraint("tenant_id", "name", name="users_name"),
+    sa.UniqueConstraint("id", name="users_id"),
+    sa.ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"]),
+)
+
+sessions = _table(
+    "sessions",
+    sa.Column("token_sha256", sa.LargeBinary, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("expires_at", _Moment, nullable=False),
+    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
+)
+sa.Index("sessions_by_user", sessions.c.tenant_id, sessions.c.user_id, sessions.c.expires_at)
+
+links = _table(
+    "links",
+    sa.Column("token_sha256", sa.LargeBinary, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("expires_at", _Moment, nullable=False),
+    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
+)
+sa.Index("links_by_user", links.c.tenant_id, links.c.user_id)
+
+api_keys = _table(
+    "api_keys",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("last4", sa.Text, nullable=False),
+    sa.Column("secret_sha256", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("revoked_at", _Moment),
+    sa.PrimaryKeyConstraint("tenant_id", "id"),
+    sa.UniqueConstraint("id", name="api_keys_id"),
+    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
+)
+
+conversations = _table(
+    "conversations",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("current_leaf_id", sa.Text),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("pinned", _Flag, nullable=False),
+    sa.Column("archived", _Flag, nullable=False),
+    sa.Column("temporary", _Flag, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("updated_at", _Moment, nullable=False),
+    sa.Column("deleted_at", _Moment),
+    sa.PrimaryKeyConstraint("tenant_id", "id"),
+)
+sa.Index(
+    "conversations_listed",
+    conversations.c.tenant_id,
+    conversations.c.user_id,
+    conversations.c.updated_at,
+    conversations.c.id,
+    sqlite_where=sa.and_(conversations.c.deleted_at.is_(None), conversations.c.temporary == 0),
+    postgresql_where=sa.and_(conversations.c.deleted_at.is_(None), conversations.c.temporary == 0),
+)
+
+messages = _table(
+    "messages",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("parent_id", sa.Text),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("requested_model", sa.Text),
+    sa.Column("finish_reason", sa.Text),
+    sa.Column("prompt_tokens", sa.Integer),
+    sa.Column("cached_tokens", sa.Integer),
+    sa.Column("output_tokens", sa.Integer),
+    sa.Column("content_tokens", sa.Integer),
+    sa.Column("cost", sa.Text),
+    sa.Column("generation_id", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "id"),
+    sa.UniqueConstraint("tenant_id", "id", name="messages_id"),
+    sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "parent_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
+    ),
+)
+sa.Index(
+    "messages_tree",
+    messages.c.tenant_id,
+    messages.c.conversation_id,
+    messages.c.parent_id,
+    messages.c.created_at,
+    messages.c.id,
+    messages.c.role,
+    messages.c.status,
+)
+
+generations = _table(
+    "generations",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("key_id", sa.Text),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("user_message_id", sa.Text),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("lease_until", _Moment),
+    sa.Column("cancel_requested_at", _Moment),
+    sa.Column("plan", sa.Text, nullable=False),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("requested_model", sa.Text, nullable=False),
+    sa.Column("params", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("finished_at", _Moment),
+    sa.Column("finish_reason", sa.Text),
+    sa.Column("usage", sa.Text, nullable=False),
+    sa.Column("ttft_ms", sa.Integer),
+    sa.Column("duration_ms", sa.Integer),
+    sa.Column("error", sa.Text),
+    sa.Column("checkpoint_seq", sa.Integer, nullable=False),
+    sa.Column("prior_text", sa.Text, nullable=False),
+    sa.Column("checkpoint_text", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "id"),
+    sa.UniqueConstraint("id", name="generations_id"),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "message_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
+    ),
+)
+sa.Index("generations_by_message", generations.c.tenant_id, generations.c.conversation_id, generations.c.message_id)
+sa.Index(
+    "generations_open",
+    generations.c.created_at,
+    generations.c.id,
+    generations.c.status,
+    generations.c.lease_until,
+    sqlite_where=generations.c.status.in_(["queued", "running"]),
+    postgresql_where=generations.c.status.in_(["queued", "running"]),
+)
+
+idempotency = _table(
+    "idempotency",
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("user_message_id", sa.Text),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("generation_id", sa.Text, nullable=False),
+    sa.Column("expires_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("scope", "key"),
+)
+sa.Index("idempotency_by_end", idempotency.c.tenant_id, idempotency.c.expires_at)
+
+outbox = _table(
+    "outbox",
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("dedup_key", sa.Text, nullable=False),
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("sent_at", _Moment),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.UniqueConstraint("tenant_id", "kind", "dedup_key", name="outbox_dedup"),
+)
+sa.Index("outbox_unsent", outbox.c.id, sqlite_where=outbox.c.sent_at.is_(None), postgresql_where=outbox.c.sent_at.is_(None))
+
+feedback = _table(
+    "feedback",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("rating", sa.Integer, nullable=False),
+    sa.Column("reasons", sa.Text, nullable=False),
+    sa.Column("comment", sa.Text, nullable=False),
+    sa.Column("updated_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id", "message_id"),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "message_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
+    ),
+)
