@@ -1,0 +1,90 @@
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { ScrollKeeper } from "../scroll";
+import type { MessageView } from "../state/message";
+import type { Thread } from "../state/thread";
+import { Icon } from "./Icon";
+import { AssistantMessage, UserMessage } from "./Message";
+
+interface Exchange {
+  key: string;
+  views: MessageView[];
+}
+
+/** A user message and the answer to it stand together, so that the newest pair can fill the screen. */
+function exchanges(views: readonly MessageView[]): Exchange[] {
+  const result: Exchange[] = [];
+  for (const view of views) {
+    const last = result.at(-1);
+    if (view.data.value.role === "user" || !last) result.push({ key: view.key, views: [view] });
+    else last.views.push(view);
+  }
+  return result;
+}
+
+export function ThreadPane({ thread }: { thread: Thread }) {
+  const pane = useRef<HTMLDivElement>(null);
+  const inner = useRef<HTMLDivElement>(null);
+  const keeper = useRef<ScrollKeeper>(undefined);
+  const away = useSignal(false);
+  const list = useComputed(() => exchanges(thread.views.value));
+  const anchor = thread.anchor.value;
+  const count = thread.views.value.length;
+
+  useEffect(() => {
+    if (!pane.current || !inner.current) return undefined;
+    const made = new ScrollKeeper(pane.current, inner.current, (far) => (away.value = far));
+    keeper.current = made;
+    return () => made.close();
+  }, []);
+
+  useLayoutEffect(() => {
+    if (count > 0) keeper.current?.toEnd(false);
+  }, [thread, count > 0]);
+
+  useLayoutEffect(() => {
+    if (anchor !== null) keeper.current?.toEnd(true);
+  }, [anchor, count]);
+
+  const earlier = async () => {
+    const keep = keeper.current?.hold();
+    await thread.loadEarlier();
+    requestAnimationFrame(() => keep?.());
+  };
+
+  return (
+    <div class="pane-wrap">
+      <div ref={pane} class="pane" tabIndex={-1}>
+        <div ref={inner} class="column thread">
+          {thread.earlier.value !== null && (
+            <button type="button" class="button earlier" onClick={() => void earlier()}>
+              Show earlier messages
+            </button>
+          )}
+          {list.value.map((exchange, at) => (
+            <section key={exchange.key} class={at === list.value.length - 1 && anchor === exchange.key ? "exchange anchored" : "exchange"}>
+              {exchange.views.map((view) =>
+                view.data.value.role === "user" ? <UserMessage key={view.key} view={view} thread={thread} /> : <AssistantMessage key={view.key} view={view} thread={thread} />,
+              )}
+            </section>
+          ))}
+          <Unanswered thread={thread} />
+        </div>
+      </div>
+      <button type="button" class={away.value ? "to-end shown" : "to-end"} aria-label="Go to the end" tabIndex={away.value ? 0 : -1} onClick={() => keeper.current?.toEnd(true)}>
+        <Icon name="down" />
+      </button>
+    </div>
+  );
+}
+
+/** A path that ends with a user message (an import, or a send whose answer is gone) offers to answer it. */
+function Unanswered({ thread }: { thread: Thread }) {
+  const last = thread.views.value.at(-1);
+  if (!last || last.data.value.role !== "user") return null;
+  return (
+    <button type="button" class="button" data-testid="regenerate" onClick={() => void thread.regenerate(last)}>
+      Answer this message
+    </button>
+  );
+}

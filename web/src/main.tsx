@@ -1,0 +1,15 @@
+import { render } from "preact";
+import { App } from "./components/App";
+import { startSession } from "./state/session";
+import { startThreads } from "./state/threads";
+import "./styles/base.css";
+import "./styles/layout.css";
+import "./styles/thread.css";
+import "./styles/prose.css";
+
+const root = document.getElementById("app");
+if (root) {
+  startThreads();
+  void startSession();
+  render(<App />, root);
+}

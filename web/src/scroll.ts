@@ -1,0 +1,103 @@
+/** Nearer than this to the end counts as being there. */
+const NEAR_PX = 48;
+const FAR_PX = 200;
+/** A smooth scroll has arrived after this long. */
+const GLIDE_MS = 450;
+
+/**
+ * Keeps a scrolled pane at its end while its content grows, and lets go as soon as the reader moves up.
+ *
+ * The reader's intent is read from the input itself (wheel, touch, keys, a dragged scrollbar that moves up), never from
+ * timers; content that grows does not count as a movement.
+ */
+export class ScrollKeeper {
+  private stuck = true;
+  private lastTop = 0;
+  private lastHeight = 0;
+  private touchY = 0;
+  private gliding: ReturnType<typeof setTimeout> | undefined;
+  private readonly observer: ResizeObserver;
+  private readonly off = new AbortController();
+
+  constructor(
+    private readonly pane: HTMLElement,
+    inner: HTMLElement,
+    private readonly far: (far: boolean) => void,
+  ) {
+    const options = { passive: true, signal: this.off.signal };
+    pane.addEventListener("scroll", () => this.scrolled(), options);
+    pane.addEventListener("wheel", (event) => event.deltaY < 0 && this.release(), options);
+    pane.addEventListener("touchstart", (event) => (this.touchY = event.touches[0]?.clientY ?? 0), options);
+    pane.addEventListener("touchmove", (event) => (event.touches[0]?.clientY ?? 0) > this.touchY + 4 && this.release(), options);
+    addEventListener("keydown", (event) => this.key(event), options);
+    this.observer = new ResizeObserver(() => this.resized());
+    this.observer.observe(inner);
+    this.observer.observe(pane);
+  }
+
+  close(): void {
+    this.off.abort();
+    clearTimeout(this.gliding);
+    this.observer.disconnect();
+  }
+
+  toEnd(smooth: boolean): void {
+    this.measure();
+    this.stuck = true;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const glide = smooth && !calm && this.distance < 3 * this.pane.clientHeight;
+    clearTimeout(this.gliding);
+    this.gliding = glide ? setTimeout(() => this.landed(), GLIDE_MS) : undefined;
+    this.pane.scrollTo({ top: this.pane.scrollHeight, behavior: glide ? "smooth" : "instant" });
+  }
+
+  /** Remembers what is on the screen; the returned function puts it back after content was added above. */
+  hold(): () => void {
+    const fromEnd = this.pane.scrollHeight - this.pane.scrollTop;
+    this.release();
+    return () => {
+      this.pane.scrollTop = this.pane.scrollHeight - fromEnd;
+    };
+  }
+
+  private landed(): void {
+    clearTimeout(this.gliding);
+    this.gliding = undefined;
+    if (this.stuck && this.distance > 1) this.pane.scrollTop = this.pane.scrollHeight;
+  }
+
+  private release(): void {
+    this.gliding = undefined;
+    if (this.pane.scrollHeight > this.pane.clientHeight) this.stuck = false;
+  }
+
+  private key(event: KeyboardEvent): void {
+    const typing = event.target instanceof HTMLElement && event.target.closest("textarea, input");
+    if (!typing && ["ArrowUp", "PageUp", "Home"].includes(event.key)) this.release();
+  }
+
+  private get distance(): number {
+    return this.pane.scrollHeight - this.pane.clientHeight - this.pane.scrollTop;
+  }
+
+  private scrolled(): void {
+    const { scrollTop, scrollHeight } = this.pane;
+    const grew = scrollHeight !== this.lastHeight;
+    if (scrollTop < this.lastTop - 2 && !grew && this.gliding === undefined) this.stuck = false;
+    if (this.distance < NEAR_PX && scrollTop >= this.lastTop) this.stuck = true;
+    this.lastTop = scrollTop;
+    this.lastHeight = scrollHeight;
+    this.far(this.distance > FAR_PX);
+  }
+
+  private measure(): void {
+    this.pane.style.setProperty("--view", `${this.pane.clientHeight}px`);
+  }
+
+  private resized(): void {
+    this.measure();
+    if (this.stuck && this.gliding === undefined && this.distance > 1) this.pane.scrollTop = this.pane.scrollHeight;
+    this.lastHeight = this.pane.scrollHeight;
+    this.far(this.distance > FAR_PX);
+  }
+}

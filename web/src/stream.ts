@@ -1,0 +1,268 @@
+import { SseParser, type SseEvent } from "./sse";
+
+/** What a generation has shown, and how it ended. The text only ever grows, except by `snapshot` and `retract`. */
+export interface DoneData {
+  finish_reason: string;
+  prompt_tokens?: number;
+  cached_tokens?: number;
+  output_tokens?: number;
+  queued_ms?: number;
+  ttft_ms?: number | null;
+  duration_ms?: number;
+  cost?: string | null;
+  model?: string;
+  requested_model?: string;
+}
+
+export interface ErrorData {
+  code: string;
+  message: string;
+  retryable: boolean;
+  retry_after_ms?: number | null;
+}
+
+export type StatusData =
+  | { state: "queued"; position: number; eta_ms: number | null }
+  | { state: "prefill"; done: number; total: number }
+  | { state: "downgraded"; from: string; to: string; reason: string }
+  | { state: string };
+
+export interface StreamHandlers {
+  /** The whole text so far; called once for each batch of events that changed it. */
+  text(text: string): void;
+  status(status: StatusData): void;
+  title(title: string): void;
+  /** `offline` while there is no connection and one is being tried again. */
+  connection(state: "online" | "offline"): void;
+  done(data: DoneData): void;
+  error(data: ErrorData): void;
+  /** The stream can tell no more (204, 401, 404 …): read the message from the store. */
+  lost(status: number): void;
+}
+
+/** The outside world, replaceable in tests. */
+export interface StreamWorld {
+  fetch(url: string, init: RequestInit): Promise<Response>;
+  setTimeout(run: () => void, ms: number): unknown;
+  clearTimeout(handle: unknown): void;
+  random(): number;
+}
+
+const BROWSER: StreamWorld = {
+  fetch: (url, init) => fetch(url, init),
+  setTimeout: (run, ms) => setTimeout(run, ms),
+  clearTimeout: (handle) => clearTimeout(handle as number),
+  random: () => Math.random(),
+};
+
+const FIRST_DELAY_MS = 400;
+const LAST_DELAY_MS = 15_000;
+/** The server pings after 15 s of silence; three missed pings mean that the connection is dead. */
+const SILENCE_MS = 45_000;
+
+type Verdict = "more" | "finished" | "gap";
+
+/**
+ * A reader of one generation's event stream that survives lost connections.
+ *
+ * It keeps the last id it has consumed and hands it back as `Last-Event-ID`; an event whose `seq` is not the next one is
+ * either a repetition (dropped) or a gap (the connection is given up and replayed from the cursor), so that no character
+ * is shown twice or missing. Delays double from 0.4 s to 15 s with full jitter; `retryNow` skips the wait.
+ */
+export class GenerationStream {
+  private text = "";
+  private shown = "";
+  private lastId: string | undefined;
+  private lastSeq = 0;
+  private failures = 0;
+  private gaps = 0;
+  private closed = false;
+  private abort: AbortController | undefined;
+  private timer: unknown;
+  private waiting = false;
+
+  constructor(
+    private readonly url: string,
+    private readonly handlers: StreamHandlers,
+    private readonly world: StreamWorld = BROWSER,
+  ) {}
+
+  /** The id of the last event that was consumed, for `seen_id`. */
+  get seenId(): string | undefined {
+    return this.lastId;
+  }
+
+  start(): void {
+    void this.connect();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.waiting = false;
+    this.world.clearTimeout(this.timer);
+    this.abort?.abort();
+  }
+
+  /** Connect at once if a reconnection is being waited for (the network came back, the page was shown again). */
+  retryNow(): void {
+    if (!this.waiting || this.closed) return;
+    this.world.clearTimeout(this.timer);
+    this.waiting = false;
+    void this.connect();
+  }
+
+  private async connect(): Promise<void> {
+    const abort = new AbortController();
+    this.abort = abort;
+    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    if (this.lastId !== undefined) headers["Last-Event-ID"] = this.lastId;
+    let delay: number | undefined;
+    try {
+      const response = await this.world.fetch(this.url, { headers, cache: "no-store", credentials: "same-origin", signal: abort.signal });
+      if (this.closed) return;
+      if (response.status === 200 && response.body) {
+        delay = await this.read(response.body, abort);
+      } else {
+        void response.body?.cancel().catch(() => undefined);
+        if (response.status < 500 && response.status !== 408 && response.status !== 429) return this.finish(() => this.handlers.lost(response.status));
+      }
+    } catch {
+      // A broken connection is the normal case here: the cursor makes the next one go on.
+    } finally {
+      abort.abort();
+    }
+    if (!this.closed) this.schedule(delay);
+  }
+
+  /** Reads one connection to its end; returns the delay that the server asked for. */
+  private async read(body: ReadableStream<Uint8Array>, abort: AbortController): Promise<number | undefined> {
+    const reader = body.getReader();
+    const decoder = new TextDecoder("utf-8");
+    const parser = new SseParser();
+    let asked: number | undefined;
+    let watchdog: unknown;
+    const watch = () => {
+      this.world.clearTimeout(watchdog);
+      watchdog = this.world.setTimeout(() => abort.abort(), SILENCE_MS);
+    };
+    try {
+      watch();
+      this.handlers.connection("online");
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done || this.closed) return asked;
+        watch();
+        for (const event of parser.push(decoder.decode(value, { stream: true }))) {
+          if (event.type === "reconnect") asked = numberField(event.data, "after_ms");
+          const verdict = this.consume(event);
+          if (verdict === "finished") return undefined;
+          if (verdict === "gap") return this.gap();
+          if (event.type === "reconnect") return asked;
+        }
+        this.flush();
+      }
+    } finally {
+      this.world.clearTimeout(watchdog);
+      void reader.cancel().catch(() => undefined);
+    }
+  }
+
+  private consume(event: SseEvent): Verdict {
+    const data = parseObject(event.data);
+    if (data === undefined) return "more";
+    if (event.id === undefined) {
+      this.unlogged(event.type, data);
+      return "more";
+    }
+    const seq = seqOf(event.id);
+    if (seq === undefined) return "more";
+    if (event.type !== "snapshot") {
+      if (seq <= this.lastSeq) return "more";
+      if (seq > this.lastSeq + 1) return "gap";
+    }
+    this.lastSeq = seq;
+    this.lastId = event.id;
+    this.failures = 0;
+    this.gaps = 0;
+    if (event.type === "delta") this.text += stringField(data, "text");
+    else if (event.type === "snapshot" || event.type === "retract") this.text = stringField(data, "text");
+    else if (event.type === "done" || event.type === "error") {
+      this.finish(() => {
+        this.flush();
+        if (event.type === "done") this.handlers.done(data as unknown as DoneData);
+        else this.handlers.error(data as unknown as ErrorData);
+      });
+      return "finished";
+    }
+    return "more";
+  }
+
+  private unlogged(type: string, data: Record<string, unknown>): void {
+    if (type === "status") this.handlers.status(data as unknown as StatusData);
+    else if (type === "title") this.handlers.title(stringField(data, "title"));
+    else if (type === "snapshot") {
+      this.text = stringField(data, "text");
+      this.flush();
+    }
+  }
+
+  private flush(): void {
+    if (this.text === this.shown) return;
+    this.shown = this.text;
+    this.handlers.text(this.text);
+  }
+
+  /** The replay from our cursor should close a gap; if it does not, begin again from nothing. */
+  private gap(): number {
+    this.flush();
+    this.gaps += 1;
+    if (this.gaps > 1) {
+      this.lastSeq = 0;
+      this.lastId = undefined;
+      this.text = "";
+    }
+    return this.gaps > 3 ? LAST_DELAY_MS : 0;
+  }
+
+  private finish(report: () => void): void {
+    this.close();
+    report();
+  }
+
+  private schedule(asked: number | undefined): void {
+    const ceiling = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.failures);
+    const delay = asked ?? ceiling * (0.25 + 0.75 * this.world.random());
+    this.failures += 1;
+    this.waiting = true;
+    if (this.failures > 1) this.handlers.connection("offline");
+    this.timer = this.world.setTimeout(() => {
+      this.waiting = false;
+      void this.connect();
+    }, delay);
+  }
+}
+
+/** The `seq` of `<epoch>-<seq>`. */
+export function seqOf(id: string): number | undefined {
+  const found = /^[0-9]+-([0-9]+)$/.exec(id);
+  return found ? Number(found[1]) : undefined;
+}
+
+function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function stringField(data: Record<string, unknown>, name: string): string {
+  const value = data[name];
+  return typeof value === "string" ? value : "";
+}
+
+function numberField(text: string, name: string): number | undefined {
+  const value = parseObject(text)?.[name];
+  return typeof value === "number" && value >= 0 ? value : undefined;
+}
