@@ -7,7 +7,7 @@ kept alive by the supervisors; the gateway joins them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import structlog
@@ -133,7 +133,7 @@ class Gateway:
             self._telemetry.count(metrics.SHED, 1, pool, decision.code)
         return decision
 
-    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncIterator[EngineEvent | Queued]:
+    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncGenerator[EngineEvent | Queued]:
         """The events of an accepted request, the last a ``Finished``; ``Queued`` each time its place in the line changes.
 
         Σ ``Tokens.token_ids`` + ``already_ids`` is ``usage.output_tokens``; the ids include the end-of-turn token, which has no
