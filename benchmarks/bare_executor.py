@@ -1,0 +1,74 @@
+"""The executor alone, in a process of its own: the least anything above it can cost.
+
+Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "max_tokens": m, "seed": s}``, and answers
+``{"output_tokens", "seconds"}``. At most ``rows`` prompts run at once; a finished one is replaced in the next step, and its
+successor's whole prompt is computed beside the others' decode rows. Same sampling and same ends as the server's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from antiphon.core.generation import Sampling
+from antiphon.engines.base import BLOCK_TOKENS, Executor, ReplicaSpec, SampleRow, SequenceStep, StepPlan
+from antiphon.engines.openvino import OpenVinoExecutor
+
+
+@dataclass(slots=True)
+class _Row:
+    number: int
+    prompt_ids: list[int]
+    sampling: Sampling
+    blocks: list[int]
+    output_ids: list[int] = field(default_factory=list)
+
+    def step(self) -> SequenceStep:
+        new = [self.output_ids[-1]] if self.output_ids else self.prompt_ids
+        past = len(self.prompt_ids) + len(self.output_ids) - 1 if self.output_ids else 0
+        total = past + len(new)
+        sample = SampleRow(total, self.sampling, hashlib.sha256(repr(self.prompt_ids).encode()).digest(), self.output_ids)
+        return SequenceStep(self.number, new, past, self.blocks[: -(-total // BLOCK_TOKENS)], sample)
+
+
+def run(executor: Executor, prompts: list[list[int]], rows: int, max_tokens: int, seed: int) -> tuple[int, float]:
+    """Output tokens and seconds for all ``prompts``."""
+    waiting = deque(enumerate(prompts))
+    free = deque(range(executor.shape.blocks))
+    running: dict[int, _Row] = {}
+    output_tokens = 0
+    start = time.perf_counter()
+    while waiting or running:
+        while waiting and len(running) < rows:
+            number, prompt = waiting.popleft()
+            blocks = [free.popleft() for _ in range(-(-(len(prompt) + max_tokens) // BLOCK_TOKENS))]
+            running[number] = _Row(number, prompt, Sampling(max_tokens=max_tokens, seed=seed + number), blocks)
+        result = executor.step(StepPlan(tuple(row.step() for row in running.values())))
+        output_tokens += len(result.sampled)
+        for token in result.sampled:
+            row = running[token.sequence_id]
+            row.output_ids.append(token.token_id)
+            if token.token_id in executor.shape.end_token_ids or len(row.output_ids) == max_tokens:
+                free.extend(row.blocks)
+                del running[token.sequence_id]
+    return output_tokens, time.perf_counter() - start
+
+
+def main() -> None:
+    executor = OpenVinoExecutor(ReplicaSpec(pool="bare", engine="openvino", model="bare", model_path=sys.argv[1]))
+    print(json.dumps({"ready": True}), flush=True)
+    try:
+        for line in sys.stdin:
+            request = json.loads(line)
+            tokens, seconds = run(executor, request["prompts"], request["rows"], request["max_tokens"], request["seed"])
+            print(json.dumps({"output_tokens": tokens, "seconds": seconds}), flush=True)
+    finally:
+        executor.close()
+
+
+if __name__ == "__main__":
+    main()
