@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Self
+from typing import Self
 
 _WIDTH = 30
 
@@ -15,7 +17,7 @@ class ProgressBars:
         self._terminal = sys.stderr.isatty()
         self._drawn = ""
 
-    def __enter__(self) -> ProgressBars:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

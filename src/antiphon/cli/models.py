@@ -1,0 +1,67 @@
+"""``antiphon models``: models on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antiphon.cli.arguments import add_config_flags, add_json_flag, config_of, print_rows
+
+if TYPE_CHECKING:
+    from antiphon.cli.arguments import Commands
+    from antiphon.engines.model_source import ModelStore
+
+
+def add(commands: Commands) -> None:
+    actions = commands.add_parser("models", help="models on this machine").add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="installed models", allow_abbrev=False)
+    add_json_flag(listing)
+    listing.set_defaults(run=_list)
+    pull = actions.add_parser("pull", help="fetch the default model; print its folder", allow_abbrev=False)
+    pull.set_defaults(run=_pull)
+    adding = actions.add_parser("add", help="install a GGUF file or an OpenVINO folder; print its folder", allow_abbrev=False)
+    adding.add_argument("source", metavar="PATH", type=Path)
+    adding.add_argument("--name", help="what pools call it (the file's name)")
+    adding.set_defaults(run=_add)
+    remove = actions.add_parser("remove", help="delete an installed model", allow_abbrev=False)
+    remove.add_argument("name", metavar="NAME")
+    remove.set_defaults(run=_remove)
+    for parser in (listing, pull, adding, remove):
+        add_config_flags(parser)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    rows = [
+        {"name": model.name, "kind": model.kind, "bytes": model.bytes, "path": str(model.path)} for model in _store(arguments).installed()
+    ]
+    print_rows(rows, as_json=arguments.json)
+    return 0
+
+
+def _pull(arguments: argparse.Namespace) -> int:
+    from antiphon.app.progress import ProgressBars
+
+    with ProgressBars() as bars:
+        print(_store(arguments).pull_default(bars.show))
+    return 0
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    from antiphon.app.progress import ProgressBars
+
+    source: Path = arguments.source
+    with ProgressBars() as bars:
+        print(_store(arguments).add(source, arguments.name or source.stem.lower(), bars.show))
+    return 0
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    _store(arguments).remove(arguments.name)
+    return 0
+
+
+def _store(arguments: argparse.Namespace) -> ModelStore:
+    from antiphon.engines.model_source import ModelStore
+
+    return ModelStore(config_of(arguments).models_dir)

@@ -1,0 +1,36 @@
+"""``antiphon serve``: the server, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antiphon.cli.arguments import add_config_flags, config_of
+
+if TYPE_CHECKING:
+    from antiphon.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("serve", help="start the server", allow_abbrev=False)
+    add_config_flags(parser)
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=_port, help="port to listen on (8484, or the next free one); 0 picks any")
+    parser.add_argument("--role", choices=["all"], default="all", help="what this process does")
+    parser.add_argument("--ready-file", metavar="FILE", type=Path, help="written when ready: url, link, pid, version")
+    parser.add_argument("--log-format", choices=["text", "json"], default="text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from antiphon.app.run import serve
+
+    return serve(config_of(arguments), log_format=arguments.log_format, ready_file=arguments.ready_file)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError
+    return port
