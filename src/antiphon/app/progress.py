@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 from typing import Self
-from typing import Self
 
 _WIDTH = 30
 
