@@ -16,7 +16,7 @@ from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import BlockCopy, EngineRequest, EngineUsage, ExecutorShape, SampleRow, SequenceStep, StepPlan, StepResult
 from antiphon.inference.kv_blocks import BlockCounts, BlockPool
-from antiphon.inference.prefix_cache import CachedBlock, PrefixCache
+from antiphon.inference.prefix_cache import BlockTokens, CachedBlock, PrefixCache
 from antiphon.inference.sequence import Sequence
 
 
@@ -132,15 +132,7 @@ class Scheduler:
         assert self._in_flight is None, "the previous step was not applied"
         self._admit(now)
         steps = [self._step(sequence, 1) for sequence in self._running.values() if sequence.remaining == 1]
-        behind = [sequence for sequence in self._running.values() if sequence.remaining > 1]
-        budget = self._settings.prefill_tokens_beside_decode if steps else self._settings.prefill_tokens_alone
-        for sequence in _by_band(behind):
-            if budget <= 0:
-                break
-            self._adopt(sequence)
-            tokens = self._chunk(sequence, budget)
-            budget -= tokens
-            steps.append(self._step(sequence, tokens))
+        steps += self._catch_up(self._settings.prefill_tokens_beside_decode if steps else self._settings.prefill_tokens_alone)
         if not steps:
             return None
         self._in_flight = StepPlan(sequences=tuple(steps), copies=tuple(self._copies))
@@ -254,12 +246,43 @@ class Scheduler:
                 return
             self._hold(sequence, node)
 
-    def _chunk(self, sequence: Sequence, budget: int) -> int:
-        """How many tokens to compute within ``budget``; a chunk that does not catch up ends at a block's end if it can."""
+    def _catch_up(self, budget: int) -> list[SequenceStep]:
+        """Chunks of those with more than one token to compute. One that would begin the very block that another begins in
+        this step sits it out: in the next step it finds that block in the cache.
+        """
+        steps: list[SequenceStep] = []
+        begun: set[tuple[str, int, BlockTokens]] = set()
+        for sequence in _by_band(sequence for sequence in self._running.values() if sequence.remaining > 1):
+            self._adopt(sequence)
+            beginning = self._beginning(sequence)
+            if beginning in begun:
+                continue
+            tokens = self._chunk(sequence, budget, first=not steps)
+            if tokens == 0:
+                break
+            if beginning is not None:
+                begun.add(beginning)
+            budget -= tokens
+            steps.append(self._step(sequence, tokens))
+        return steps
+
+    def _beginning(self, sequence: Sequence) -> tuple[str, int, BlockTokens] | None:
+        """What names the next block it computes, wherever that block is whole."""
+        size = self._block_tokens
+        if sequence.computed % size or sequence.remaining < size:
+            return None
+        after = -1 if sequence.indexed is None else sequence.indexed.block
+        return sequence.request.tenant_id, after, sequence.block_key(sequence.indexed_blocks, size)
+
+    def _chunk(self, sequence: Sequence, budget: int, *, first: bool) -> int:
+        """How many tokens to compute within ``budget``; a chunk that does not catch up ends at a block's end.
+
+        Where not even that fits, only the ``first`` of a step takes what there is.
+        """
         if sequence.remaining <= budget:
             return sequence.remaining
         aligned = (sequence.computed + budget) // self._block_tokens * self._block_tokens - sequence.computed
-        return aligned if aligned > 0 else budget
+        return aligned if aligned > 0 else (budget if first else 0)
 
     def _step(self, sequence: Sequence, tokens: int) -> SequenceStep:
         past = sequence.computed
