@@ -24,7 +24,6 @@ from antiphon.core.errors import (
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
-from antiphon.core.telemetry import SHED
 from antiphon.core.tenancy import Plan, Principal
 from antiphon.engines.base import Tokenizer
 from antiphon.inference.admission import Shed
@@ -233,7 +232,6 @@ class TurnDesk:
         expected = output_tokens(asked, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
         decision = self._ports.gateway.decide(pool.name, prompt_tokens=prompt_tokens, output_tokens=expected, band=plan.band)
         if isinstance(decision, Shed):
-            self._ports.telemetry.count(SHED, 1, pool.name, decision.code)
             refusal = HighDemand if decision.code == "high_demand" else NoCapacity
             raise refusal(retry_after_ms=decision.retry_after_ms)
         if isinstance(question.what, NewUserMessage):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Self
 
 import structlog
 
@@ -14,7 +15,7 @@ from antiphon.core.events import Queued
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.messages import Role
-from antiphon.core.telemetry import GENERATIONS, SHED, TTFT
+from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, PromptMessage, Tokens
 from antiphon.inference.admission import Shed
@@ -24,7 +25,7 @@ from antiphon.orchestrator.request import sampling_of
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.turn import queue_deadline_s
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,6 @@ class Completions:
         )
         decision = ports.gateway.decide(pool.name, prompt_tokens=len(prompt_ids), output_tokens=max_tokens, band=plan.band)
         if isinstance(decision, Shed):
-            ports.telemetry.count(SHED, 1, pool.name, decision.code)
             refusal = HighDemand if decision.code == "high_demand" else NoCapacity
             raise refusal(retry_after_ms=decision.retry_after_ms)
         generation_id = GenerationId(ports.ids.new(IdKind.GENERATION))
@@ -117,7 +117,7 @@ class CompletionStream:
             return self._finished.usage
         return EngineUsage(self._prompt_tokens, 0, self._output_tokens, 0, 0, 0, 0)
 
-    async def __aenter__(self) -> CompletionStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -127,7 +127,7 @@ class CompletionStream:
         else:
             status = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
         self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._plan, status.value)
-        _log.info("completion_ended", generation_id=self.generation_id, status=status.value, output_tokens=self.usage.output_tokens)
+        log.info("completion_ended", generation_id=self.generation_id, status=status.value, output_tokens=self.usage.output_tokens)
 
     async def __aiter__(self) -> AsyncIterator[EngineEvent]:
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed, GenerationFailed, Interrupted
-from antiphon.core.events import Done, Failed
+from antiphon.core.events import Done, Failed, LogEntry
 from antiphon.core.generation import FinishReason, Generation, GenerationStatus, Usage
 from antiphon.core.messages import MessageError
 from antiphon.core.usage import money
@@ -47,8 +47,10 @@ def failed(failure: GenerationFailed, usage: Usage, *, text: str) -> Ending:
     return Ending(status, usage, error=error, estimated=True)
 
 
-def recorded(event: Done | Failed, *, text: str) -> Ending:
-    """The ending that a log already tells, for a row that missed it."""
+def recorded(last: LogEntry, *, text: str) -> Ending:
+    """The ending that a log's terminal entry already tells, for a row that missed it."""
+    event = last.event
+    assert isinstance(event, Done | Failed)
     if isinstance(event, Failed):
         status = GenerationStatus.INTERRUPTED if text else GenerationStatus.FAILED
         return Ending(status, Usage(), error=MessageError(event.code, event.message, event.retryable), estimated=True)
@@ -95,6 +97,11 @@ class Meter:
         self._prompt_done = 0
         self._base_tokens = 0
         self._output_tokens = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the engine is known to have computed anything."""
+        return self._begun_at is not None
 
     def asked(self, prompt_tokens: int, *, base_tokens: int, earlier_tokens: int) -> None:
         """A request goes out; what an earlier attempt counted is forgotten."""

@@ -11,7 +11,7 @@ import structlog
 from antiphon.core.clock import Clock
 from antiphon.core.errors import AntiphonError, DiskFull, StoreUnavailable
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 _FIRST_PAUSE_S = 0.05
@@ -65,6 +65,6 @@ async def persist(act: Callable[[], Awaitable[_T]], *, what: str, forever: bool 
                 raise
             if attempt >= _ATTEMPTS and not (forever and outage):
                 raise
-            _log.warning("write_failed", what=what, attempt=attempt, error=type(error).__name__)
+            log.warning("write_failed", what=what, attempt=attempt, error=type(error).__name__)
         await asyncio.sleep(pause)
         pause = min(_LONGEST_PAUSE_S, pause * 2)

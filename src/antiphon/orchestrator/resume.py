@@ -45,7 +45,7 @@ def resume(tokenizer: Tokenizer, shown: ShownText, stop: Sequence[str]) -> Resum
     A stop string within ``prior`` would end the answer before it goes on, so such a text becomes context instead.
     Blocking: it decodes all ids and may encode ``prior``.
     """
-    base = _base_ids(tokenizer, shown, stop)
+    base = _base_ids(tokenizer, shown)
     if base and _decode(tokenizer, base, stop).stopped:
         own = _decode(tokenizer, shown.own_ids, stop)
         return Resumption(base, shown.own_ids, len(base), _skip(own, shown.own))
@@ -54,7 +54,7 @@ def resume(tokenizer: Tokenizer, shown: ShownText, stop: Sequence[str]) -> Resum
     return Resumption((), already, len(base), _skip(decoded, shown.prior + shown.own))
 
 
-def _base_ids(tokenizer: Tokenizer, shown: ShownText, stop: Sequence[str]) -> tuple[int, ...]:
+def _base_ids(tokenizer: Tokenizer, shown: ShownText) -> tuple[int, ...]:
     if not shown.prior:
         return ()
     ids = shown.prior_ids

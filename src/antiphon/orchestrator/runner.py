@@ -21,7 +21,7 @@ from antiphon.orchestrator.turn import Control, Turn
 from antiphon.orchestrator.writer import LogWriter
 from antiphon.stores.conversations.base import Owner
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 _CANCEL_WAIT_S = 1.0
 _CANCEL_POLL_S = 0.02
@@ -90,7 +90,10 @@ class Runner:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_WAIT_S):
                 await self._stop(generation_id)
-                while not (generation := await self._ports.generations.get(owner, generation_id)).status.terminal:
+                while True:
+                    generation = await self._ports.generations.get(owner, generation_id)
+                    if generation.status.terminal:
+                        break
                     await asyncio.sleep(_CANCEL_POLL_S)
         return generation
 
@@ -113,9 +116,7 @@ class Runner:
         if state is None or state.terminal is not None:
             return
         writer = LogWriter(self._ports.log, generation.id, max(state.epoch, generation.epoch))
-        event = terminal_event(
-            generation, stored_ending(generation), ttft_ms=generation.ttft_ms, duration_ms=generation.duration_ms or 0
-        )
+        event = terminal_event(generation, stored_ending(generation), ttft_ms=generation.ttft_ms, duration_ms=generation.duration_ms or 0)
         await writer.append(event)
 
     def live(self, generation_id: GenerationId) -> LiveState | None:
@@ -160,7 +161,7 @@ class Runner:
                 await self._sweep(beyond_lease)
                 beyond_lease = timedelta(0)
             except Exception:
-                _log.exception("sweep_failed")
+                log.exception("sweep_failed")
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._ports.timing.sweep_seconds):
                     await self._sweep_now.wait()
@@ -189,7 +190,7 @@ class Runner:
             if run.generation is not None:
                 await Turn(self._ports, run.generation, run.control, self._grid).run()
         except Exception:
-            _log.exception("generation_not_claimed", generation_id=generation_id)
+            log.exception("generation_not_claimed", generation_id=generation_id)
         finally:
             run.control.live.settle()
             del self._runs[generation_id]
@@ -212,7 +213,7 @@ class Runner:
             return
         with suppress(Exception):
             await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=self._ports.clock.now())
-            _log.info("generation_handed_over", generation_id=generation.id, epoch=generation.epoch)
+            log.info("generation_handed_over", generation_id=generation.id, epoch=generation.epoch)
 
 
 def _cancel(runs: Iterable[_Run]) -> None:

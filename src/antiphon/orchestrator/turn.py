@@ -8,8 +8,8 @@ story to the next start.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
@@ -46,9 +46,10 @@ from antiphon.stores.conversations.base import Owner
 from antiphon.stores.generations.base import FinishedGeneration
 from antiphon.stores.log.base import LogState
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 _RELEASE_S = 1.0
+_LAST_WORD_S = 0.3
 _POOL_POLL_S = 0.1
 
 
@@ -82,15 +83,15 @@ class Turn:
 
     async def run(self) -> None:
         """Bring the generation to its end. Raises nothing but cancellation."""
-        log = _log.bind(generation_id=self._generation.id, epoch=self._generation.epoch)
+        logger = log.bind(generation_id=self._generation.id, epoch=self._generation.epoch)
         try:
             ending = await self._ending()
             self._control.finishing = True
             await self._finish(ending)
         except StaleEpoch:
-            log.info("generation_overtaken")
+            logger.info("generation_overtaken")
         except Exception:
-            log.exception("generation_not_finished")
+            logger.exception("generation_not_finished")
         finally:
             self._control.live.settle()
 
@@ -106,9 +107,9 @@ class Turn:
         except AntiphonError as refusal:
             reason = EngineFailed(str(refusal))
         except Exception:
-            _log.exception("generation_broke", generation_id=self._generation.id)
+            log.exception("generation_broke", generation_id=self._generation.id)
             reason = EngineFailed("Something went wrong while writing this answer.")
-        _log.warning("generation_failed", generation_id=self._generation.id, code=reason.code)
+        log.warning("generation_failed", generation_id=self._generation.id, code=reason.code)
         return failed(reason, self._meter.measured(), text=self._shown())
 
     async def _tell(self) -> Ending:
@@ -125,7 +126,7 @@ class Turn:
             except (EngineFailed, NoCapacity) as failure:
                 if last_attempt or self._spoken:
                     raise
-                _log.warning("generation_retried", generation_id=self._generation.id, code=failure.code)
+                log.warning("generation_retried", generation_id=self._generation.id, code=failure.code)
         return cancelled(self._meter.measured())
 
     async def _introduce(self, state: LogState) -> None:
@@ -162,16 +163,29 @@ class Turn:
         stopping = asyncio.create_task(self._control.cancelled.wait())
         try:
             await asyncio.wait((engine, writing, keeping, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopped = not engine.done() and self._control.cancelled.is_set()
+            self._coalescer.stop()
+            if stopped and self._ports.gateway.cancel(self._generation.id):
+                await asyncio.wait((engine,), timeout=_LAST_WORD_S)
         finally:
-            engine_ended = engine.done()
             self._coalescer.stop()
             await _release(engine, keeping, stopping)
             await asyncio.wait((writing,))
         for helper in (writing, keeping):
             if not helper.cancelled():
                 helper.result()
-        if not engine_ended:
+        return self._stopped(engine) if stopped else await self._ended(engine)
+
+    def _stopped(self, engine: asyncio.Task[Finished]) -> Ending:
+        """Text that no reader saw is dropped; what it cost counts, by the engine's own account where it came in time."""
+        if engine.cancelled() or engine.exception() is not None:
             return cancelled(self._meter.measured())
+        usage = engine.result().usage
+        if not self._meter.begun and not usage.accelerator_ms:
+            return replace(cancelled(self._meter.measured()), estimated=False)
+        return replace(cancelled(self._meter.reported(usage)), estimated=False)
+
+    async def _ended(self, engine: asyncio.Task[Finished]) -> Ending:
         failure = engine.exception()
         if failure is not None:
             await self._coalescer.flush()
@@ -276,7 +290,7 @@ class Turn:
             except Exception as error:
                 if isinstance(error, AntiphonError) and not is_outage(error):
                     raise
-                _log.warning("generation_not_kept", generation_id=generation.id, error=type(error).__name__)
+                log.warning("generation_not_kept", generation_id=generation.id, error=type(error).__name__)
 
     async def _finish(self, ending: Ending) -> None:
         """Store first, then the log."""
@@ -284,9 +298,7 @@ class Turn:
         text = self._shown()
         content_tokens = await self._content_tokens(text)
         now = self._ports.clock.now()
-        record = usage_of(
-            self._generation, ending.usage, finish_reason=ending.finish_reason, estimated=ending.estimated, finished_at=now
-        )
+        record = usage_of(self._generation, ending.usage, finish_reason=ending.finish_reason, estimated=ending.estimated, finished_at=now)
         finished = FinishedGeneration(
             generation_id=self._generation.id,
             epoch=self._generation.epoch,
@@ -314,9 +326,10 @@ class Turn:
         try:
             await self._ports.generations.finalise(finished)
         except StaleEpoch:
-            stored = await self._ports.generations.get(self._owner, finished.generation_id)
-            if not stored.status.terminal or stored.epoch != finished.epoch:
-                raise
+            with suppress(NotFound):  # the conversation is hidden by now; the log tells who was overtaken
+                stored = await self._ports.generations.get(self._owner, finished.generation_id)
+                if not stored.status.terminal or stored.epoch != finished.epoch:
+                    raise
 
     async def _content_tokens(self, text: str) -> int | None:
         """The message's length for later prompts, in its model's tokens; ``None`` when that cannot be told now."""
@@ -324,7 +337,7 @@ class Turn:
             tokenizer = self._ports.gateway.tokenizer(self._pool_name)
             return len(await asyncio.to_thread(tokenizer.encode, text))
         except Exception:
-            _log.exception("text_not_counted", generation_id=self._generation.id)
+            log.exception("text_not_counted", generation_id=self._generation.id)
             return None
 
     def _shown(self) -> str:
@@ -351,6 +364,9 @@ async def _release(*tasks: asyncio.Task[object]) -> None:
     """Cancel tasks and see them end; one that does not within a second is left to end by itself."""
     for task in tasks:
         task.cancel()
-    _, pending = await asyncio.wait(tasks, timeout=_RELEASE_S)
+    ended, pending = await asyncio.wait(tasks, timeout=_RELEASE_S)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()
     if pending:
-        _log.warning("task_slow_to_stop", tasks=len(pending))
+        log.warning("task_slow_to_stop", tasks=len(pending))

@@ -17,7 +17,7 @@ class LogWriter:
     """
 
     def __init__(self, log: GenerationLog, generation_id: GenerationId, epoch: int) -> None:
-        self._log = log
+        self.log = log
         self._generation_id = generation_id
         self._epoch = epoch
         self.opened = False
@@ -27,7 +27,7 @@ class LogWriter:
 
     async def open(self, *, forever: bool = False) -> LogState:
         """Fence off earlier epochs and take over what they have shown."""
-        state = await persist(lambda: self._log.open(self._generation_id, self._epoch), what="log_open", forever=forever)
+        state = await persist(lambda: self.log.open(self._generation_id, self._epoch), what="log_open", forever=forever)
         self.seq, self.text, self.terminal = state.seq, state.text, state.terminal
         self.opened = True
         return state
@@ -48,11 +48,11 @@ class LogWriter:
 
     async def _append(self, entries: list[LogEntry]) -> None:
         try:
-            await self._log.append(self._generation_id, entries)
+            await self.log.append(self._generation_id, entries)
         except StaleEpoch:
             raise
         except Exception:
-            state = await self._log.state(self._generation_id)
+            state = await self.log.state(self._generation_id)
             if state is None or (state.epoch, state.seq) != (self._epoch, entries[-1].seq):
                 raise
 
