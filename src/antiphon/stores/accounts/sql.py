@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, NotFound
@@ -117,7 +118,7 @@ class SqlAccounts:
 
         try:
             await self._db.write(insert)
-        except sa.exc.IntegrityError as error:
+        except IntegrityError as error:
             raise Conflict from error
 
     async def key(self, key_id: KeyId) -> KeyOwner | None:
@@ -161,7 +162,7 @@ def _has_tenant(tx: sa.Connection, tenant_id: TenantId) -> bool:
 def _insert_tenant(tx: sa.Connection, tenant: Tenant) -> None:
     try:
         tx.execute(tenants.insert().values(rows.tenant_values(tenant)))
-    except sa.exc.IntegrityError as error:
+    except IntegrityError as error:
         raise Conflict("There is a tenant of that name.") from error
 
 
@@ -170,7 +171,7 @@ def _insert_user(tx: sa.Connection, user: User) -> None:
         raise NotFound
     try:
         tx.execute(users.insert().values(rows.user_values(user)))
-    except sa.exc.IntegrityError as error:
+    except IntegrityError as error:
         raise Conflict("There is a user of that name.") from error
 
 

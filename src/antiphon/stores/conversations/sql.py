@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import to_ms
 from antiphon.core.errors import Conflict, FieldFault, InvalidRequest, NotFound
@@ -30,7 +31,7 @@ class SqlConversations:
     async def create(self, conversation: Conversation) -> None:
         try:
             await self._db.write(lambda tx: tx.execute(conversations.insert().values(rows.conversation_values(conversation))))
-        except sa.exc.IntegrityError as error:
+        except IntegrityError as error:
             raise Conflict from error
 
     async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation:
@@ -53,7 +54,7 @@ class SqlConversations:
 
     async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
         def change(tx: sa.Connection) -> Conversation:
-            head = select_head(tx, owner, conversation_id)
+            head = select_head(tx, owner, conversation_id, lock=True)
             changed = patched(head, patch, now=now)
             if patch.current_leaf_id is not None:
                 select_message(tx, owner, conversation_id, patch.current_leaf_id)
@@ -64,7 +65,7 @@ class SqlConversations:
 
     async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
         def hide(tx: sa.Connection) -> tuple[GenerationId, ...]:
-            select_head(tx, owner, conversation_id)
+            select_head(tx, owner, conversation_id, lock=True)
             tx.execute(
                 conversations.update()
                 .where(conversations.c.tenant_id == owner.tenant_id, conversations.c.id == conversation_id)
@@ -121,10 +122,10 @@ class SqlConversations:
         await self._db.write(put)
 
 
-def select_head(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> Conversation:
-    """The owner's living conversation, locked where the database locks rows; raises ``NotFound``."""
-    query = sa.select(conversations).where(*_owned(owner), conversations.c.id == conversation_id).with_for_update()
-    row = tx.execute(query).one_or_none()
+def select_head(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, *, lock: bool = False) -> Conversation:
+    """The owner's living conversation; raises ``NotFound``. ``lock`` holds its row, on a database that locks rows."""
+    query = sa.select(conversations).where(*_owned(owner), conversations.c.id == conversation_id)
+    row = tx.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise NotFound
     return rows.conversation_of(row)

@@ -40,19 +40,15 @@ class MemoryGenerations:
             if replay is not None:
                 return replay
         head = find_conversation(state, turn.owner, turn.conversation_id)
-        user_message, answer = self._messages(turn)
+        added, answer = self._messages(turn)
         generation = turn_rules.queued_generation(turn, answer)
-        new_ids = [message.id for message in (user_message, answer) if message is not None and message.id != _continued_id(turn)]
-        if generation.id in state.generations or any(message_id in state.messages for message_id in new_ids):
+        if generation.id in state.generations or any(message.id in state.messages for message in added):
             raise Conflict
-        if user_message is not None:
-            state.add_message(user_message)
-        if answer.id in state.messages:
-            state.messages[answer.id] = answer
-        else:
-            state.add_message(answer)
+        for message in added:
+            state.add_message(message)
+        state.messages[answer.id] = answer
         state.generations[generation.id] = generation
-        text = None if user_message is None else user_message.content
+        text = turn.what.content if isinstance(turn.what, NewUserMessage) else None
         state.conversations[head.id] = after_accept(head, answer.id, text, now=turn.now)
         accepted = turn_rules.accepted(generation)
         if turn.idempotency is not None:
@@ -121,8 +117,8 @@ class MemoryGenerations:
             raise IdempotencyMismatch
         return replace(stored.accepted, replayed=True)
 
-    def _messages(self, turn: TurnToAccept) -> tuple[Message | None, Message]:
-        """The turn's new user message, if any, and the message its generation will fill."""
+    def _messages(self, turn: TurnToAccept) -> tuple[tuple[Message, ...], Message]:
+        """The turn's new messages, and the one its generation will fill."""
         state, conversation_id = self._state, turn.conversation_id
         match turn.what:
             case NewUserMessage(parent=parent) as text:
@@ -131,24 +127,22 @@ class MemoryGenerations:
                 if parent is not None:
                     turn_rules.check_text_under(find_message(state, conversation_id, parent))
                 user_message = turn_rules.user_message(turn, text, parent)
-                return user_message, turn_rules.placeholder(turn, user_message.id)
+                answer = turn_rules.placeholder(turn, user_message.id)
+                return (user_message, answer), answer
             case RegenerateUnder(user_message_id=parent):
                 turn_rules.check_regenerate_under(find_message(state, conversation_id, parent))
-                return None, turn_rules.placeholder(turn, parent)
+                answer = turn_rules.placeholder(turn, parent)
+                return (answer,), answer
             case ContinueMessage(message_id=message_id):
                 message = find_message(state, conversation_id, message_id)
                 turn_rules.check_continue(message)
-                return None, turn_rules.reopened(message, turn)
+                return (), turn_rules.reopened(message, turn)
 
     def _held(self, generation_id: GenerationId, epoch: int) -> Generation:
         generation = self._state.generations.get(generation_id)
         if generation is None or generation.epoch != epoch or generation.status is not GenerationStatus.RUNNING:
             raise StaleEpoch
         return generation
-
-
-def _continued_id(turn: TurnToAccept) -> str | None:
-    return turn.what.message_id if isinstance(turn.what, ContinueMessage) else None
 
 
 def _is_due(generation: Generation, now: datetime) -> bool:

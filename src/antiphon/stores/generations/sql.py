@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import to_ms
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
@@ -45,7 +46,7 @@ class SqlGenerations:
     async def accept(self, turn: TurnToAccept) -> Accepted:
         try:
             return await self._db.write(lambda tx: _accept(tx, turn))
-        except sa.exc.IntegrityError as error:
+        except IntegrityError as error:
             raise Conflict from error
 
     async def get(self, owner: Owner, generation_id: GenerationId) -> Generation:
@@ -106,7 +107,7 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
         replay = _select_replay(tx, turn.idempotency, turn.now)
         if replay is not None:
             return replay
-    head = select_head(tx, turn.owner, turn.conversation_id)
+    head = select_head(tx, turn.owner, turn.conversation_id, lock=True)
     text: str | None = None
     match turn.what:
         case NewUserMessage(parent=asked) as new:

@@ -10,11 +10,14 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from antiphon.core.errors import DiskFull, StoreUnavailable
@@ -26,6 +29,12 @@ _READERS = 4
 _MAX_WAITING_WRITES = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class _Engines:
+    writer: sa.Engine
+    reader: sa.Engine
+
+
 class SqliteDatabase:
     """``busy_ms`` is how long a write waits for another process that writes (a command beside a running server)."""
 
@@ -34,12 +43,14 @@ class SqliteDatabase:
         self._busy_ms = busy_ms
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
-        self.writer = self._engine(1, begin="BEGIN IMMEDIATE", pragmas=())
-        self.reader = self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",))
+        self._engines: _Engines | None = None
         self._waiting_writes = 0
 
     async def open(self) -> None:
-        """Make the file if there is none and bring its schema up to date. Raises ``ConfigErrors`` for a newer schema."""
+        """Make the file if there is none and bring its schema up to date; before any other call.
+
+        Raises ``ConfigErrors`` for a schema that only a newer Antiphon knows.
+        """
         await self.migrate()
 
     async def migrate(self) -> None:
@@ -79,22 +90,27 @@ class SqliteDatabase:
         return await running
 
     def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
-        with _translated(), self.writer.connect() as connection:
+        with _translated(), self._opened().writer.connect() as connection:
             _set_synchronous(connection, "FULL" if durable else "NORMAL")
             with connection.begin():
                 return fn(connection)
 
     def _read(self, fn: Callable[[sa.Connection], T]) -> T:
-        with _translated(), self.reader.connect() as connection, connection.begin():
+        with _translated(), self._opened().reader.connect() as connection, connection.begin():
             return fn(connection)
 
     def _migrate(self) -> None:
         with _translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self.reader.connect() as connection, connection.begin():
+            if self._engines is None:
+                self._engines = _Engines(
+                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=()),
+                    reader=self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",)),
+                )
+            with self._engines.reader.connect() as connection, connection.begin():
                 if schema.is_current(connection):
                     return
-            with self.writer.connect() as connection:
+            with self._engines.writer.connect() as connection:
                 _set_synchronous(connection, "FULL")
                 with connection.begin():
                     schema.upgrade(connection)
@@ -102,8 +118,14 @@ class SqliteDatabase:
     def _dispose(self) -> None:
         # The readers' threads end first: the last connection to close folds the write-ahead log into the file.
         self._read_threads.shutdown(wait=True)
-        self.reader.dispose()
-        self.writer.dispose()
+        if self._engines is not None:
+            self._engines.reader.dispose()
+            self._engines.writer.dispose()
+
+    def _opened(self) -> _Engines:
+        if self._engines is None:
+            raise StoreUnavailable("The store is not open.")
+        return self._engines
 
     def _engine(self, connections: int, *, begin: str, pragmas: tuple[str, ...]) -> sa.Engine:
         engine = sa.create_engine(
@@ -123,8 +145,8 @@ class SqliteDatabase:
         def on_begin(connection: sa.Connection) -> None:
             connection.exec_driver_sql(begin)
 
-        sa.event.listen(engine, "connect", on_connect)
-        sa.event.listen(engine, "begin", on_begin)
+        event.listen(engine, "connect", on_connect)
+        event.listen(engine, "begin", on_begin)
         return engine
 
 
@@ -140,7 +162,7 @@ def _translated() -> Iterator[None]:
     """SQLite's refusals as ``DiskFull`` or ``StoreUnavailable``; a broken constraint is a fault of ours and stays as it is."""
     try:
         yield
-    except sa.exc.DBAPIError as error:
+    except DBAPIError as error:
         refusal = _refusal(error.orig)
         if refusal is None:
             raise

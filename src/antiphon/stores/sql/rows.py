@@ -15,7 +15,7 @@ from antiphon.core.messages import Conversation, Message, MessageError, MessageS
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.stores.sql.base import Value
 
-Row = sa.Row[Any]
+Row = sa.Row[*tuple[Any, ...]]
 Values = dict[str, Value]
 
 

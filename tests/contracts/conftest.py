@@ -1,0 +1,47 @@
+"""Every contract runs against every driver of its port."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.core.clock import ManualClock
+from antiphon.stores.accounts.memory import MemoryAccounts
+from antiphon.stores.accounts.sql import SqlAccounts
+from antiphon.stores.conversations.memory import MemoryConversations
+from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.generations.memory import MemoryGenerations
+from antiphon.stores.generations.sql import SqlGenerations
+from antiphon.stores.log.base import GenerationLog
+from antiphon.stores.log.journal import JournalLog
+from antiphon.stores.log.memory import MemoryLog
+from antiphon.stores.memory import MemoryState
+from antiphon.stores.sql.database import SqliteDatabase
+from tests.contracts.scene import Scene
+from tests.ids import CountingIds
+
+LOG_SECONDS = 900
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def scene(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, ids: CountingIds) -> AsyncIterator[Scene]:
+    if request.param == "memory":
+        state = MemoryState()
+        yield Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state), clock, ids)
+        return
+    db = SqliteDatabase(tmp_path / "antiphon.db")
+    await db.open()
+    yield Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+    await db.close()
+
+
+@pytest.fixture(params=["memory", "journal"])
+async def log(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[GenerationLog]:
+    if request.param == "memory":
+        opened: GenerationLog = MemoryLog(clock, LOG_SECONDS)
+    else:
+        opened = await JournalLog.open_folder(tmp_path / "log", clock, LOG_SECONDS)
+    yield opened
+    await opened.close()

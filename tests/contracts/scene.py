@@ -1,0 +1,152 @@
+"""A tenant, its users, and the few steps that tests of stores repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from antiphon.core.clock import ManualClock
+from antiphon.core.generation import GenerationStatus, TurnParams, Usage
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
+from antiphon.core.messages import Conversation, MessageError
+from antiphon.core.tenancy import Tenant, User, UserRole
+from antiphon.stores.accounts.base import Accounts
+from antiphon.stores.conversations.base import Conversations, Owner
+from antiphon.stores.generations.base import (
+    Accepted,
+    ContinueMessage,
+    CurrentLeaf,
+    FinishedGeneration,
+    Generations,
+    IdempotencyKey,
+    NewUserMessage,
+    RegenerateUnder,
+    TurnToAccept,
+)
+from tests.ids import CountingIds
+
+
+@dataclass
+class Scene:
+    accounts: Accounts
+    conversations: Conversations
+    generations: Generations
+    clock: ManualClock
+    ids: CountingIds
+    leases: timedelta = field(default=timedelta(seconds=10))
+
+    async def tenant(self, name: str = "acme") -> Tenant:
+        tenant = Tenant(TenantId(self.ids.new(IdKind.TENANT)), name, self.clock.now())
+        await self.accounts.create_tenant(tenant)
+        return tenant
+
+    def new_user(self, tenant: Tenant, name: str, role: UserRole = UserRole.MEMBER) -> User:
+        return User(UserId(self.ids.new(IdKind.USER)), tenant.id, name, role, "free", False, self.clock.now())
+
+    async def user(self, tenant: Tenant, name: str = "ann", role: UserRole = UserRole.MEMBER) -> User:
+        user = self.new_user(tenant, name, role)
+        await self.accounts.create_user(user)
+        return user
+
+    def owner(self, tenant: str = "t1", user: str = "u1") -> Owner:
+        return Owner(TenantId(f"tenant_{tenant}"), UserId(f"user_{user}"))
+
+    async def conversation(self, owner: Owner, *, title: str = "", temporary: bool = False) -> Conversation:
+        head = Conversation(
+            id=ConversationId(self.ids.new(IdKind.CONVERSATION)),
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            title=title,
+            model=None,
+            current_leaf_id=None,
+            version=1,
+            pinned=False,
+            archived=False,
+            temporary=temporary,
+            created_at=self.clock.now(),
+            updated_at=self.clock.now(),
+        )
+        await self.conversations.create(head)
+        return head
+
+    def text(self, content: str = "hello", parent: MessageId | None | CurrentLeaf = CurrentLeaf()) -> NewUserMessage:  # noqa: B008
+        return NewUserMessage(MessageId(self.ids.new(IdKind.MESSAGE)), parent, content, content_tokens=len(content))
+
+    def key(self, key: str = "k1", fingerprint: str = "f1", scope: str = "t1/u1/POST/messages") -> IdempotencyKey:
+        return IdempotencyKey(scope, key, fingerprint, self.clock.now() + timedelta(hours=24))
+
+    def turn(
+        self,
+        owner: Owner,
+        conversation_id: ConversationId,
+        what: NewUserMessage | RegenerateUnder | ContinueMessage,
+        idempotency: IdempotencyKey | None = None,
+    ) -> TurnToAccept:
+        return TurnToAccept(
+            owner=owner,
+            conversation_id=conversation_id,
+            what=what,
+            message_id=MessageId(self.ids.new(IdKind.MESSAGE)),
+            generation_id=GenerationId(self.ids.new(IdKind.GENERATION)),
+            model="smol",
+            requested_model="small",
+            params=TurnParams(max_tokens=7, temperature=0.5, seed=3, stop=("x", "y")),
+            plan="free",
+            key_id=None,
+            idempotency=idempotency,
+            now=self.clock.now(),
+            pool="small",
+        )
+
+    async def send(
+        self, owner: Owner, conversation_id: ConversationId, content: str = "hello", parent: MessageId | None | CurrentLeaf = CurrentLeaf()
+    ) -> Accepted:
+        return await self.generations.accept(self.turn(owner, conversation_id, self.text(content, parent)))
+
+    async def finish(
+        self,
+        accepted: Accepted,
+        text: str = "an answer",
+        status: GenerationStatus = GenerationStatus.COMPLETE,
+        finish_reason: str | None = "stop",
+        error: MessageError | None = None,
+    ) -> None:
+        """Claim the turn's generation and end it."""
+        claimed = await self.generations.claim(
+            accepted.generation_id, now=self.clock.now(), lease_until=self.clock.now() + self.leases
+        )
+        assert claimed is not None
+        await self.generations.finalise(self.end(accepted, claimed.epoch, text, status, finish_reason, error))
+
+    def end(
+        self,
+        accepted: Accepted,
+        epoch: int,
+        text: str = "an answer",
+        status: GenerationStatus = GenerationStatus.COMPLETE,
+        finish_reason: str | None = "stop",
+        error: MessageError | None = None,
+    ) -> FinishedGeneration:
+        return FinishedGeneration(
+            generation_id=accepted.generation_id,
+            epoch=epoch,
+            status=status,
+            text=text,
+            finish_reason=finish_reason,
+            usage=Usage(prompt_tokens=5, cached_tokens=2, output_tokens=3, decode_ms=30),
+            ttft_ms=12,
+            duration_ms=50,
+            error=error,
+            outbox_payload='{"generation_id":"' + accepted.generation_id + '"}',
+            now=self.clock.now(),
+            content_tokens=3,
+        )
+
+    async def exchange(
+        self, owner: Owner, conversation_id: ConversationId, content: str = "hello", parent: MessageId | None | CurrentLeaf = CurrentLeaf()
+    ) -> Accepted:
+        """A whole turn, answered; a second passes."""
+        accepted = await self.send(owner, conversation_id, content, parent)
+        await self.finish(accepted)
+        self.clock.advance(1)
+        return accepted
