@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./components/App";
+import { loadMarkdown } from "./components/Markdown";
 import { startSession } from "./state/session";
 import { startThreads } from "./state/threads";
 import "./styles/base.css";
@@ -12,4 +13,5 @@ if (root) {
   startThreads();
   void startSession();
   render(<App />, root);
+  void loadMarkdown();
 }

@@ -53,7 +53,7 @@ function Header() {
   );
 }
 
-const STARTERS = ["Explain how a rainbow forms", "Write a polite reminder e-mail", "Plan a quiet weekend", "Compare tea and coffee"];
+const STARTERS = ["How does a rainbow form?", "Write a polite reminder", "Plan a quiet weekend"];
 
 function Welcome() {
   const fill = (text: string) => {

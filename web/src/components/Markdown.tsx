@@ -1,8 +1,23 @@
-import { effect, type ReadonlySignal } from "@preact/signals";
+import { effect, signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copyText } from "../clipboard";
 import { nextLength } from "../markdown/pace";
-import { MarkdownView } from "../markdown/view";
+import type { MarkdownView } from "../markdown/view";
+
+type Engine = typeof import("../markdown/view");
+
+/** The markdown code comes after the first paint; until then texts are shown as they are. */
+const engine = signal<Engine | null>(null);
+
+export async function loadMarkdown(): Promise<void> {
+  for (let delay = 1000; engine.value === null; delay = Math.min(delay * 2, 15_000)) {
+    try {
+      engine.value = await import("../markdown/view");
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, delay));
+    }
+  }
+}
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -19,12 +34,17 @@ async function copyCode(event: MouseEvent): Promise<void> {
 export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: boolean }) {
   const root = useRef<HTMLDivElement>(null);
   const view = useRef<MarkdownView>(undefined);
-  const shown = useRef(live ? 0 : -1);
+  const shown = useRef(0);
+  const code = engine.value;
 
   useLayoutEffect(() => {
     const element = root.current;
     if (!element) return undefined;
-    view.current ??= new MarkdownView(element);
+    if (code === null) return effect(() => void (element.textContent = text.value));
+    if (!view.current) {
+      element.replaceChildren();
+      view.current = new code.MarkdownView(element);
+    }
     const drawing = view.current;
     let frame = 0;
     let last = performance.now();
@@ -59,7 +79,7 @@ export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: b
       stop();
       cancelAnimationFrame(frame);
     };
-  }, [text, live]);
+  }, [text, live, code]);
 
-  return <div ref={root} class={live ? "prose live" : "prose"} onClick={(event) => void copyCode(event)} />;
+  return <div ref={root} class={`prose${live ? " live" : ""}${code === null ? " plain" : ""}`} onClick={(event) => void copyCode(event)} />;
 }

@@ -74,6 +74,7 @@ function Editor({ view, thread }: MessageProps) {
     area.value = view.text.peek();
     grow();
     area.focus({ preventScroll: true });
+    area.closest(".editor")?.scrollIntoView({ block: "nearest" });
     area.setSelectionRange(area.value.length, area.value.length);
   }, []);
   const send = async () => {
