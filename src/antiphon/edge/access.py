@@ -1,0 +1,193 @@
+"""Routes that guard themselves: each declares who may call it, and a route that does not is an error at start-up.
+
+A guarded route authenticates first, then reads and parses the body, then lets FastAPI validate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, TypeVar, cast
+
+from fastapi import Depends, Request
+from fastapi.routing import APIRoute
+from starlette.datastructures import State
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from antiphon.core.errors import BadJson, Forbidden, MediaType, Unauthenticated
+from antiphon.core.tenancy import Principal
+from antiphon.core.tenancy import Scope as Permission
+from antiphon.edge.auth import Authenticator, header, is_json
+from antiphon.edge.body import JsonValue, check_text, parse_json
+from antiphon.edge.services import EdgeServices
+from antiphon.edge.stream import Streams
+from antiphon.stores.conversations.base import Owner
+
+_EXCHANGE = "antiphon.exchange"
+_GUARD = "__antiphon_guard__"
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+Responses = dict[int | str, dict[str, object]]
+"""Answers that FastAPI cannot see in an endpoint's signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Who may call a route: everybody, anybody signed in, or who holds ``permission``."""
+
+    public: bool = False
+    permission: Permission | None = None
+    open_on_loopback: bool = False
+
+
+PUBLIC = Guard(public=True)
+SIGNED_IN = Guard()
+CHAT = Guard(permission=Permission.CHAT)
+USAGE = Guard(permission=Permission.USAGE)
+ADMIN = Guard(permission=Permission.ADMIN)
+METRICS = Guard(permission=Permission.METRICS, open_on_loopback=True)
+
+
+def guarded(guard: Guard) -> Callable[[Endpoint], Endpoint]:
+    """Declare who may call an endpoint."""
+
+    def declare(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _GUARD, guard)
+        return endpoint
+
+    return declare
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its answer, as the dispatcher sees them; it travels in the ASGI scope."""
+
+    request_id: str
+    principal: Principal | None = None
+    body: JsonValue = None
+    handoff: ASGIApp | None = None
+
+    @staticmethod
+    def of(scope: Scope) -> Exchange:
+        """The exchange of a request that came through the dispatcher."""
+        return cast("Exchange", scope[_EXCHANGE])
+
+    def attach(self, scope: Scope) -> None:
+        """Put this exchange into a scope."""
+        scope[_EXCHANGE] = self
+
+
+class Handoff(Response):
+    """What an endpoint returns when its answer is a plain ASGI application.
+
+    It sends nothing: the dispatcher runs the application after FastAPI's frames are gone, so a stream that lasts minutes holds
+    none of them.
+    """
+
+    def __init__(self, application: ASGIApp) -> None:
+        super().__init__()
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        Exchange.of(scope).handoff = self._application
+
+
+class AppState(Protocol):
+    """What ``build_app`` puts into FastAPI's ``app.state``."""
+
+    services: EdgeServices
+    authenticator: Authenticator
+    streams: Streams
+
+
+def app_state(request: Request) -> AppState:
+    """The application's own state, typed."""
+    state: State = request.app.state
+    return cast("AppState", state)
+
+
+class _ParsedRequest(Request):
+    """A request whose body has been read and parsed by us."""
+
+    def __init__(self, request: Request, raw: bytes, value: JsonValue) -> None:
+        super().__init__(request.scope, request.receive)
+        self._raw = raw
+        self._value = value
+
+    async def body(self) -> bytes:
+        return self._raw
+
+    async def json(self) -> JsonValue:
+        return self._value
+
+
+class GuardedRoute(APIRoute):
+    """Raises ``TypeError`` at start-up for an endpoint without ``guarded``."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        guard = getattr(self.endpoint, _GUARD, None)
+        if not isinstance(guard, Guard):
+            raise TypeError(f"{self.path}: the endpoint does not declare who may call it")
+        validate = super().get_route_handler()
+        takes_body = self.body_field is not None
+        needs_body = self.body_field is not None and self.body_field.field_info.is_required()
+
+        async def handle(request: Request) -> Response:
+            await _admit(request, guard)
+            if not takes_body:
+                return await validate(request)
+            raw = await request.body()
+            value = _parsed(request, raw, needs_body=needs_body)
+            Exchange.of(request.scope).body = value
+            return await validate(_ParsedRequest(request, raw, value))
+
+        return handle
+
+
+async def _admit(request: Request, guard: Guard) -> None:
+    state = app_state(request)
+    if guard.public or (guard.open_on_loopback and state.services.loopback):
+        return
+    principal = await state.authenticator.authenticate(request.method, request.headers.raw)
+    if guard.permission is not None and guard.permission not in principal.scopes:
+        raise Forbidden(f"This needs the scope {guard.permission.value}.")
+    Exchange.of(request.scope).principal = principal
+
+
+def _parsed(request: Request, raw: bytes, *, needs_body: bool) -> JsonValue:
+    if not raw and not needs_body:
+        return None
+    if not is_json(header(request.headers.raw, b"content-type")):
+        raise MediaType
+    if not raw:
+        raise BadJson("The body is empty.")
+    return parse_json(raw)
+
+
+def _caller(request: Request) -> Principal:
+    principal = Exchange.of(request.scope).principal
+    if principal is None:
+        raise Unauthenticated
+    return principal
+
+
+def _owner(request: Request) -> Owner:
+    principal = _caller(request)
+    return Owner(principal.tenant_id, principal.user_id)
+
+
+def _services(request: Request) -> EdgeServices:
+    return app_state(request).services
+
+
+def _checked_query(request: Request) -> None:
+    for name, value in request.query_params.multi_items():
+        check_text(name)
+        check_text(value)
+
+
+Caller = Annotated[Principal, Depends(_caller)]
+OwnerOf = Annotated[Owner, Depends(_owner)]
+Services = Annotated[EdgeServices, Depends(_services)]
+CheckedQuery = Depends(_checked_query)

@@ -1,0 +1,297 @@
+"""What callers get, as in the contract, and how it is made from the core's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from antiphon.core.clock import rfc3339
+from antiphon.core.generation import Generation
+from antiphon.core.messages import Conversation, Message, MessageError, TreeNode
+from antiphon.core.tenancy import ApiKey, Principal
+from antiphon.stores.conversations.base import PathPage
+from antiphon.stores.generations.base import Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class MeAnswer:
+    user_id: str
+    tenant_id: str
+    name: str
+    role: str
+    plan: str
+    scopes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    id: str
+    name: str
+    scopes: list[str]
+    last4: str
+    created_at: str
+    revoked_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeyAnswer:
+    """``key`` is shown this once."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    last4: str
+    created_at: str
+    revoked_at: str | None
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysAnswer:
+    data: list[KeyAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationAnswer:
+    id: str
+    title: str
+    model: str | None
+    current_leaf_id: str | None
+    version: int
+    pinned: bool
+    archived: bool
+    temporary: bool
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsAnswer:
+    data: list[ConversationAnswer]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAnswer:
+    id: str
+    conversation_id: str
+    parent_id: str | None
+    role: str
+    content: str
+    status: str
+    model: str | None
+    requested_model: str | None
+    finish_reason: str | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    cost: str | None
+    generation_id: str | None
+    created_at: str
+    error: ErrorAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class PathAnswer:
+    """The path root → leaf; ``next`` is the ``before`` of the messages above."""
+
+    data: list[MessageAnswer]
+    siblings: dict[str, list[str]]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    id: str
+    parent_id: str | None
+    role: str
+    status: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TreeAnswer:
+    data: list[NodeAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedAnswer:
+    conversation_id: str
+    user_message_id: str | None
+    message_id: str
+    generation_id: str
+    stream_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAnswer:
+    requested: str
+    served: str
+    rule: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAnswer:
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    queued_ms: int
+    prefill_ms: int
+    decode_ms: int
+    accelerator_ms: int
+    cost: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationAnswer:
+    id: str
+    message_id: str
+    status: str
+    epoch: int
+    seq: int
+    last_event_id: str | None
+    position: int | None
+    eta_ms: int | None
+    text: str
+    route: RouteAnswer
+    usage: UsageAnswer
+    error: ErrorAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a generation is beyond what its row says: the log's place and text, the queue's position."""
+
+    seq: int
+    last_event_id: str | None
+    text: str
+    position: int | None = None
+    eta_ms: int | None = None
+
+
+def me_answer(principal: Principal) -> MeAnswer:
+    return MeAnswer(
+        user_id=principal.user_id,
+        tenant_id=principal.tenant_id,
+        name=principal.name,
+        role=principal.role.value,
+        plan=principal.plan,
+        scopes=sorted(scope.value for scope in principal.scopes),
+    )
+
+
+def key_answer(key: ApiKey) -> KeyAnswer:
+    return KeyAnswer(
+        id=key.id,
+        name=key.name,
+        scopes=sorted(scope.value for scope in key.scopes),
+        last4=key.last4,
+        created_at=rfc3339(key.created_at),
+        revoked_at=_time(key.revoked_at),
+    )
+
+
+def new_key_answer(key: ApiKey, text: str) -> NewKeyAnswer:
+    shown = key_answer(key)
+    return NewKeyAnswer(shown.id, shown.name, shown.scopes, shown.last4, shown.created_at, shown.revoked_at, text)
+
+
+def conversation_answer(conversation: Conversation) -> ConversationAnswer:
+    return ConversationAnswer(
+        id=conversation.id,
+        title=conversation.title,
+        model=conversation.model,
+        current_leaf_id=conversation.current_leaf_id,
+        version=conversation.version,
+        pinned=conversation.pinned,
+        archived=conversation.archived,
+        temporary=conversation.temporary,
+        created_at=rfc3339(conversation.created_at),
+        updated_at=rfc3339(conversation.updated_at),
+    )
+
+
+def message_answer(message: Message) -> MessageAnswer:
+    return MessageAnswer(
+        id=message.id,
+        conversation_id=message.conversation_id,
+        parent_id=message.parent_id,
+        role=message.role.value,
+        content=message.content,
+        status=message.status.value,
+        model=message.model,
+        requested_model=message.requested_model,
+        finish_reason=message.finish_reason,
+        prompt_tokens=message.prompt_tokens,
+        cached_tokens=message.cached_tokens,
+        output_tokens=message.output_tokens,
+        cost=None if message.cost is None else str(message.cost),
+        generation_id=message.generation_id,
+        created_at=rfc3339(message.created_at),
+        error=error_answer(message.error),
+    )
+
+
+def path_answer(page: PathPage) -> PathAnswer:
+    return PathAnswer(
+        data=[message_answer(message) for message in page.messages],
+        siblings={str(message_id): [str(sibling) for sibling in siblings] for message_id, siblings in page.siblings.items()},
+        next=page.next_cursor,
+    )
+
+
+def node_answer(node: TreeNode) -> NodeAnswer:
+    return NodeAnswer(node.id, node.parent_id, node.role.value, node.status.value, rfc3339(node.created_at))
+
+
+def accepted_answer(accepted: Accepted) -> AcceptedAnswer:
+    return AcceptedAnswer(
+        conversation_id=accepted.conversation_id,
+        user_message_id=accepted.user_message_id,
+        message_id=accepted.message_id,
+        generation_id=accepted.generation_id,
+        stream_url=f"/v1/generations/{accepted.generation_id}/stream",
+    )
+
+
+def generation_answer(generation: Generation, progress: Progress) -> GenerationAnswer:
+    usage = generation.usage
+    return GenerationAnswer(
+        id=generation.id,
+        message_id=generation.message_id,
+        status=generation.status.value,
+        epoch=generation.epoch,
+        seq=progress.seq,
+        last_event_id=progress.last_event_id,
+        position=progress.position,
+        eta_ms=progress.eta_ms,
+        text=progress.text,
+        route=RouteAnswer(requested=generation.requested_model, served=generation.model, rule=None, reason=None),
+        usage=UsageAnswer(
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.output_tokens,
+            queued_ms=usage.queued_ms,
+            prefill_ms=usage.prefill_ms,
+            decode_ms=usage.decode_ms,
+            accelerator_ms=usage.accelerator_ms,
+            cost=None if usage.cost is None else str(usage.cost),
+        ),
+        error=error_answer(generation.error),
+    )
+
+
+def error_answer(error: MessageError | None) -> ErrorAnswer | None:
+    return None if error is None else ErrorAnswer(error.code, error.message, error.retryable)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else rfc3339(moment)

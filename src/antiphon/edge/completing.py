@@ -1,0 +1,175 @@
+"""One answer of ``/v1/chat/completions``, whole or in chunks, as a plain ASGI handler in OpenAI's shapes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from antiphon.core.errors import EngineFailed
+from antiphon.edge import sse
+from antiphon.edge.connection import ClientGone, Connection, HeaderList
+from antiphon.edge.problems import INTERNAL, openai_body, problem_of
+from antiphon.engines.base import EngineUsage, Finished, Tokens
+from antiphon.orchestrator.completion import CompletionStream
+
+_DONE = b"data: [DONE]\n\n"
+
+_log = structlog.get_logger(__name__)
+
+
+class _Delta(msgspec.Struct, omit_defaults=True):
+    role: str | None = None
+    content: str | None = None
+
+
+class _ChunkChoice(msgspec.Struct):
+    index: int
+    delta: _Delta
+    finish_reason: str | None
+    logprobs: None = None
+
+
+class _CachedTokens(msgspec.Struct):
+    cached_tokens: int
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: _CachedTokens
+
+
+class _Chunk(msgspec.Struct):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[_ChunkChoice]
+    usage: _Usage | None | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str
+    refusal: None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int
+    message: _Message
+    finish_reason: str
+    logprobs: None = None
+
+
+class _Completion(msgspec.Struct):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[_Choice]
+    usage: _Usage
+
+
+class CompletionAnswer:
+    """Answers one request. ``created`` is seconds since 1970; ``with_usage`` adds OpenAI's last chunk with the counts."""
+
+    def __init__(self, completion: CompletionStream, *, created: int, streamed: bool, with_usage: bool) -> None:
+        self._completion = completion
+        self._created = created
+        self._streamed = streamed
+        self._with_usage = with_usage
+        self._id = f"chatcmpl-{completion.generation_id.removeprefix('gen_')}"
+        self._headers: HeaderList = ((b"x-antiphon-generation", completion.generation_id.encode("ascii")),)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Raises what ends the completion before the answer began; after that it is told inside the stream."""
+        answering: asyncio.Task[None] | None = None
+
+        def stop() -> None:
+            if answering is not None:
+                answering.cancel()
+
+        connection = Connection(receive, send, stop)
+        answering = asyncio.create_task(self._answer(connection), name="completion")
+        async with connection.watching():
+            try:
+                await asyncio.wait({answering})
+            finally:
+                if not answering.done():
+                    answering.cancel()
+                    await asyncio.wait({answering})
+        with suppress(ClientGone):
+            if not answering.cancelled():
+                answering.result()
+
+    async def _answer(self, connection: Connection) -> None:
+        async with self._completion:
+            if self._streamed:
+                await self._chunks(connection)
+            else:
+                await self._whole(connection)
+
+    async def _whole(self, connection: Connection) -> None:
+        text: list[str] = []
+        finished: Finished | None = None
+        async for event in self._completion:
+            if isinstance(event, Tokens | Finished):
+                text.append(event.text)
+            if isinstance(event, Finished):
+                finished = event
+        if finished is None:
+            raise EngineFailed("The answer was cut short.")
+        choice = _Choice(0, _Message("assistant", "".join(text)), finished.reason.value)
+        completion = _Completion(self._id, "chat.completion", self._created, self._completion.model, [choice], _usage(finished.usage))
+        body = msgspec.json.encode(completion)
+        length = (b"content-length", str(len(body)).encode("ascii"))
+        await connection.start(200, ((b"content-type", b"application/json"), length, *self._headers))
+        await connection.finish(body)
+
+    async def _chunks(self, connection: Connection) -> None:
+        await connection.start(200, (*sse.HEADERS, *self._headers))
+        await connection.write(self._chunk(_Delta(role="assistant", content="")))
+        try:
+            async for event in self._completion:
+                if isinstance(event, Tokens | Finished) and event.text:
+                    await connection.write(self._chunk(_Delta(content=event.text)))
+                if isinstance(event, Finished):
+                    await connection.write(self._last_chunks(event))
+        except ClientGone:
+            raise
+        except Exception as error:  # noqa: BLE001 - the answer has begun, so whatever it is goes into the stream
+            await connection.write(b"data: " + self._failure(error) + b"\n\n")
+        await connection.finish(_DONE)
+
+    def _failure(self, error: Exception) -> bytes:
+        problem = problem_of(error)
+        if problem is INTERNAL:
+            _log.exception("completion_broke", generation_id=self._completion.generation_id)
+        return openai_body(problem)
+
+    def _last_chunks(self, finished: Finished) -> bytes:
+        last = self._chunk(_Delta(), finished.reason.value)
+        if self._with_usage:
+            last += self._frame([], _usage(finished.usage))
+        return last
+
+    def _chunk(self, delta: _Delta, finish_reason: str | None = None) -> bytes:
+        return self._frame([_ChunkChoice(0, delta, finish_reason)], None if self._with_usage else msgspec.UNSET)
+
+    def _frame(self, choices: list[_ChunkChoice], usage: _Usage | None | msgspec.UnsetType) -> bytes:
+        chunk = _Chunk(self._id, "chat.completion.chunk", self._created, self._completion.model, choices, usage)
+        return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+
+
+def _usage(usage: EngineUsage) -> _Usage:
+    return _Usage(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.prompt_tokens + usage.output_tokens,
+        prompt_tokens_details=_CachedTokens(usage.cached_tokens),
+    )

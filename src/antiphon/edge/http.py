@@ -1,0 +1,227 @@
+"""The edge's one ASGI application.
+
+A thin dispatcher gives every request an id, bounds its body, sets the headers every answer has, writes one log line, and tells
+errors that nobody else told. Inside it, files of the web client and FastAPI's routes; what an endpoint hands off (streams) runs
+on the plain ASGI interface after FastAPI has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from antiphon.core.errors import AntiphonError, BodyTooLarge, FieldFault
+from antiphon.core.ids import IdKind
+from antiphon.edge.access import Exchange
+from antiphon.edge.auth import Authenticator, header
+from antiphon.edge.body import MAX_BODY_BYTES
+from antiphon.edge.connection import ClientGone
+from antiphon.edge.problems import (
+    INTERNAL,
+    NOT_FOUND,
+    Problem,
+    invalid_request,
+    method_not_allowed,
+    openai_body,
+    problem_body,
+    problem_headers,
+    problem_of,
+)
+from antiphon.edge.routes import ROUTERS
+from antiphon.edge.services import EdgeServices
+from antiphon.edge.static import StaticFiles, send_file
+from antiphon.edge.stream import Streams
+
+OPENAI_PATHS = frozenset({"/v1/chat/completions"})
+
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", _CSP.encode("ascii")),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+_NO_STORE = (b"cache-control", b"no-store")
+_MAX_FAULTS = 20
+_MAX_PATH_PART = 100
+
+_log = structlog.get_logger(__name__)
+
+
+def build_app(services: EdgeServices) -> EdgeApp:
+    """The application that serves ``services``."""
+    api = FastAPI(
+        title="Antiphon",
+        version=services.version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            HTTPException: _on_http_exception,
+            RequestValidationError: _on_validation_error,
+            AntiphonError: _on_error,
+            ClientGone: _on_gone,
+            Exception: _on_error,
+        },
+    )
+    api.state.services = services
+    api.state.authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
+    api.state.streams = Streams(services)
+    for router in ROUTERS:
+        api.include_router(router)
+    return EdgeApp(services, api)
+
+
+class EdgeApp:
+    """Every request passes here; see the module's text."""
+
+    def __init__(self, services: EdgeServices, api: FastAPI) -> None:
+        self._services = services
+        self._api = api
+        self._static = StaticFiles(services.static_dir)
+        self._headers = (*_HEADERS, _HSTS) if services.public_url.startswith("https://") else _HEADERS
+
+    def new_request_id(self) -> str:
+        """An id for one answer."""
+        return self._services.ids.new(IdKind.REQUEST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(self.new_request_id())
+        exchange.attach(scope)
+        answer = _Answer(send, (*self._headers, (b"x-request-id", exchange.request_id.encode("ascii"))))
+        began = self._services.clock.monotonic()
+        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+            try:
+                await self._answer(exchange, scope, receive, answer)
+            finally:
+                _log.info(
+                    "request",
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=answer.status,
+                    ms=round((self._services.clock.monotonic() - began) * 1000),
+                    user_id=None if exchange.principal is None else exchange.principal.user_id,
+                )
+
+    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            await self._route(exchange, scope, receive, answer.send)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 - the last place where an error becomes an answer
+            problem = problem_of(error)
+            if problem is INTERNAL:
+                _log.exception("request_failed", path=scope["path"])
+            if answer.status is None:
+                await problem_response(problem, scope)(scope, receive, answer.send)
+
+    async def _route(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in {"GET", "HEAD"} and not scope["path"].startswith("/v1/"):
+            file = await self._static.find(scope["path"])
+            if file is not None:
+                await send_file(file, send, accept_encoding=header(scope["headers"], b"accept-encoding") or "")
+                return
+        await self._api(scope, _bounded(scope, receive), send)
+        if exchange.handoff is not None:
+            await exchange.handoff(scope, receive, send)
+
+
+class _Answer:
+    """Adds the headers every answer has, and remembers the status."""
+
+    def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        self.status: int | None = None
+        self._send = send
+        self._headers = headers
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = int(message["status"])
+            headers = [*message.get("headers", ()), *self._headers]
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append(_NO_STORE)
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _bounded(scope: Scope, receive: Receive) -> Receive:
+    """``receive`` that counts the body's bytes, whatever ``Content-Length`` says; raises ``BodyTooLarge``, ``ClientGone``."""
+    announced = header(scope["headers"], b"content-length")
+    received = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal received
+        if announced is not None and announced.isdigit() and int(announced) > MAX_BODY_BYTES:
+            raise BodyTooLarge
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        received += len(message.get("body", b""))
+        if received > MAX_BODY_BYTES:
+            raise BodyTooLarge
+        return message
+
+    return receive_bounded
+
+
+def problem_response(problem: Problem, scope: Scope) -> Response:
+    """``problem`` in the shape this route's clients read."""
+    headers = problem_headers(problem)
+    if scope["path"] in OPENAI_PATHS:
+        response = Response(openai_body(problem), problem.status, media_type="application/json")
+    else:
+        body = problem_body(problem, Exchange.of(scope).request_id)
+        response = Response(body, problem.status, media_type="application/problem+json")
+    response.raw_headers.extend(headers)
+    return response
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    return problem_response(problem_of(error), request.scope)
+
+
+async def _on_gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Nobody reads this; the status is for the log."""
+    return Response(status_code=499)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """FastAPI's and Starlette's own refusals: no such route, no such method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 405:
+        allow = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
+        return problem_response(method_not_allowed(allow), request.scope)
+    return problem_response(NOT_FOUND if status == 404 else INTERNAL, request.scope)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    errors = error.errors() if isinstance(error, RequestValidationError) else ()
+    faults = tuple(FieldFault(_path_of(found["loc"]), _sentence(found["msg"])) for found in errors[:_MAX_FAULTS])
+    return problem_response(invalid_request(faults), request.scope)
+
+
+def _path_of(location: Sequence[str | int]) -> str:
+    """``("body", "params", "stop", 0)`` becomes ``params.stop.0``."""
+    inside = location[1:] or location
+    return ".".join(str(part)[:_MAX_PATH_PART] for part in inside)
+
+
+def _sentence(reason: str) -> str:
+    return reason if reason.endswith(".") else f"{reason}."

@@ -1,0 +1,62 @@
+"""Ids in paths and bodies. One of the wrong form is answered exactly as one that is unknown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query
+
+from antiphon.core.errors import BadCursor, NotFound
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MessageId, is_id
+from antiphon.edge.body import check_text
+
+
+def message_id(text: str) -> MessageId:
+    """``text`` as a message id; raises ``NotFound`` for any other form."""
+    return MessageId(_checked(text, IdKind.MESSAGE))
+
+
+def _checked(text: str, kind: IdKind) -> str:
+    if not is_id(text, kind):
+        raise NotFound
+    return text
+
+
+def _conversation(conversation_id: Annotated[str, Path()]) -> ConversationId:
+    return ConversationId(_checked(conversation_id, IdKind.CONVERSATION))
+
+
+def _message(message_id: Annotated[str, Path()]) -> MessageId:
+    return MessageId(_checked(message_id, IdKind.MESSAGE))
+
+
+def _generation(generation_id: Annotated[str, Path()]) -> GenerationId:
+    return GenerationId(_checked(generation_id, IdKind.GENERATION))
+
+
+def _key(key_id: Annotated[str, Path()]) -> KeyId:
+    return KeyId(_checked(key_id, IdKind.KEY))
+
+
+def _page_cursor(after: Annotated[str | None, Query(max_length=512)] = None) -> str | None:
+    return None if after is None else check_text(after)
+
+
+def _leaf(leaf: Annotated[str | None, Query()] = None) -> MessageId | None:
+    return None if leaf is None else message_id(leaf)
+
+
+def _before(before: Annotated[str | None, Query()] = None) -> MessageId | None:
+    if before is not None and not is_id(before, IdKind.MESSAGE):
+        raise BadCursor
+    return None if before is None else MessageId(before)
+
+
+ConversationPath = Annotated[ConversationId, Depends(_conversation)]
+MessagePath = Annotated[MessageId, Depends(_message)]
+GenerationPath = Annotated[GenerationId, Depends(_generation)]
+KeyPath = Annotated[KeyId, Depends(_key)]
+PageCursor = Annotated[str | None, Depends(_page_cursor)]
+Leaf = Annotated[MessageId | None, Depends(_leaf)]
+Before = Annotated[MessageId | None, Depends(_before)]
+PageLimit = Annotated[int, Query(ge=1, le=100)]

@@ -1,0 +1,62 @@
+"""The models callers may name, in OpenAI's list with our additions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import APIRouter
+
+from antiphon.core.tenancy import Plan
+from antiphon.edge.access import CHAT, Caller, GuardedRoute, Services, guarded
+from antiphon.inference.fleet import PoolStatus
+
+router = APIRouter(prefix="/v1/models", tags=["models"], route_class=GuardedRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """``id`` is the pool's name; ``model`` what it serves. Both may be asked for."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    model: str
+    status: Literal["ready", "loading", "down"]
+    load: Literal["normal", "high", "full"]
+    wait_ms: int
+    context_tokens: int
+    allowed: bool
+    price: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsAnswer:
+    object: Literal["list"]
+    data: list[ModelAnswer]
+
+
+@router.get("")
+@guarded(CHAT)
+async def list_models(caller: Caller, services: Services) -> ModelsAnswer:
+    """Every pool, with how busy it is and whether the caller's plan has it."""
+    plan = services.plans.get(caller.plan)
+    return ModelsAnswer("list", [_model_answer(status, plan) for status in services.gateway.statuses()])
+
+
+def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
+    allowed = plan is not None and (not plan.models or not {status.name, status.model}.isdisjoint(plan.models))
+    return ModelAnswer(
+        id=status.name,
+        object="model",
+        created=0,
+        owned_by="antiphon",
+        model=status.model,
+        status=status.status,
+        load=status.load,
+        wait_ms=status.wait_ms,
+        context_tokens=status.context_tokens,
+        allowed=allowed,
+        price=None,
+    )

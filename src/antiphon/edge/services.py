@@ -1,0 +1,65 @@
+"""What the edge is given by the composition, and the state of this process that health and drain share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from antiphon.core.clock import Clock
+from antiphon.core.ids import IdSource
+from antiphon.core.tenancy import Plan
+from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator.acceptance import TurnDesk
+from antiphon.orchestrator.completion import Completions
+from antiphon.orchestrator.runner import Runner
+from antiphon.orchestrator.settings import Timing
+from antiphon.stores.accounts.base import Accounts
+from antiphon.stores.conversations.base import Conversations
+from antiphon.stores.generations.base import Generations
+from antiphon.stores.log.base import GenerationLog
+
+
+@dataclass(slots=True)
+class ServerState:
+    """Whether this process takes work. ``store_ready`` and ``log_ready`` are set by the composition once each is open."""
+
+    store_ready: bool = True
+    log_ready: bool = True
+    draining: bool = False
+    _on_drain: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+    def drain(self) -> None:
+        """From now on: not ready, no new turns, and every open stream is told to reconnect and ends."""
+        self.draining = True
+        for tell in self._on_drain:
+            tell()
+
+    def on_drain(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` when draining begins."""
+        self._on_drain.append(tell)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeServices:
+    """Everything the routes use. ``public_url`` is empty unless one is configured; ``loopback``: bound to this machine only."""
+
+    accounts: Accounts
+    conversations: Conversations
+    generations: Generations
+    log: GenerationLog
+    desk: TurnDesk
+    runner: Runner
+    completions: Completions
+    gateway: Gateway
+    plans: Mapping[str, Plan]
+    clock: Clock
+    ids: IdSource
+    timing: Timing
+    telemetry: PrometheusTelemetry
+    public_url: str
+    loopback: bool
+    static_dir: Path
+    version: str
+    state: ServerState = field(default_factory=ServerState)

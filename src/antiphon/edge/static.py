@@ -1,0 +1,96 @@
+"""The built web client, held in memory: a handful of files, looked up by exact path, so no path can lead elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.types import Send
+
+_CONVERSATION_PAGE = re.compile(r"/c/[A-Za-z0-9_-]{1,64}\Z")
+_IMMUTABLE = b"public, max-age=31536000, immutable"
+_REVALIDATE = b"no-cache"
+_ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
+_EXTRA_TYPES = {".js": "text/javascript", ".woff2": "font/woff2", ".webmanifest": "application/manifest+json", ".svg": "image/svg+xml"}
+
+_NOT_BUILT = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Antiphon</title>
+<h1>The web client is not built</h1>
+<p>The API works. To build the client run <code>make setup</code> in the source tree, then start Antiphon again.</p>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content: bytes
+    content_type: bytes
+    cache_control: bytes
+    encoded: tuple[tuple[str, bytes], ...] = ()
+
+
+class StaticFiles:
+    """Serves ``folder``; without an ``index.html`` in it, a page that says so. Files are read once, at the first request."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, StaticFile] | None = None
+        self._loading = asyncio.Lock()
+
+    async def find(self, path: str) -> StaticFile | None:
+        """The file for a request's path; ``/`` and ``/c/{id}`` are the client itself."""
+        if self._files is None:
+            async with self._loading:
+                if self._files is None:
+                    self._files = await asyncio.to_thread(_load, self._folder)
+        return self._files.get("/index.html" if path == "/" or _CONVERSATION_PAGE.match(path) else path)
+
+
+async def send_file(file: StaticFile, send: Send, *, accept_encoding: str) -> None:
+    """Answer with ``file``, in the best encoding there is of it."""
+    headers = [(b"content-type", file.content_type), (b"cache-control", file.cache_control), (b"vary", b"accept-encoding")]
+    content = file.content
+    accepted = {part.partition(";")[0].strip().lower() for part in accept_encoding.split(",") if not _refused(part)}
+    for encoding, encoded in file.encoded:
+        if encoding in accepted:
+            headers.append((b"content-encoding", encoding.encode("ascii")))
+            content = encoded
+            break
+    headers.append((b"content-length", str(len(content)).encode("ascii")))
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _refused(part: str) -> bool:
+    return re.search(r";\s*q=0(\.0*)?\s*\Z", part) is not None
+
+
+def _load(folder: Path) -> dict[str, StaticFile]:
+    files: dict[str, StaticFile] = {"/index.html": StaticFile(_NOT_BUILT, b"text/html; charset=utf-8", _REVALIDATE)}
+    suffixes = tuple(suffix for _, suffix in _ENCODINGS)
+    if not folder.is_dir():
+        return files
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix not in suffixes:
+            name = "/" + path.relative_to(folder).as_posix()
+            files[name] = StaticFile(
+                content=path.read_bytes(),
+                content_type=_content_type(path),
+                cache_control=_IMMUTABLE if name.startswith("/assets/") else _REVALIDATE,
+                encoded=tuple(_encoded(path)),
+            )
+    return files
+
+
+def _encoded(path: Path) -> list[tuple[str, bytes]]:
+    candidates = [(encoding, path.with_name(path.name + suffix)) for encoding, suffix in _ENCODINGS]
+    return [(encoding, file.read_bytes()) for encoding, file in candidates if file.is_file()]
+
+
+def _content_type(path: Path) -> bytes:
+    kind = _EXTRA_TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    charset = "; charset=utf-8" if kind.startswith("text/") or kind.endswith(("json", "xml")) else ""
+    return f"{kind}{charset}".encode("ascii")

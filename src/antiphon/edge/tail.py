@@ -1,0 +1,191 @@
+"""One tailer per generation per process: it reads the log once, encodes each event once, and wakes every reader.
+
+Readers share a ring of the newest frames and each keeps only a cursor into it, so a slow reader costs no memory: one that
+falls behind the ring gets a snapshot instead of what it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from antiphon.core.ids import GenerationId
+from antiphon.edge.sse import encode_entry
+from antiphon.stores.log.base import GenerationLog
+
+RING_FRAMES = 256
+
+_FIRST_POLL_S = 0.01
+_LAST_POLL_S = 0.25
+_TELL_AGAIN_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Encoded events, the ``seq`` of the last of them, and whether that one is terminal."""
+
+    data: bytes
+    seq: int
+    terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    seq: int
+    data: bytes
+
+
+class Reader:
+    """A reader's wake-up. ``cursor``: it has everything up to and including that ``seq``."""
+
+    __slots__ = ("_event", "cursor")
+
+    def __init__(self) -> None:
+        self.cursor = 0
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Sleep until woken (true) or until ``seconds`` have passed (false)."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class Tail:
+    """The newest frames of one generation. ``gone``: the log is no more; ``missing``: it is not there (yet)."""
+
+    def __init__(self, log: GenerationLog, generation_id: GenerationId) -> None:
+        self.gone = False
+        self.missing = False
+        self.failed = False
+        self.readers: set[Reader] = set()
+        self._source = log
+        self._generation_id = generation_id
+        self._ring: deque[_Frame] = deque(maxlen=RING_FRAMES)
+        self._floor = 0
+        self._seq = 0
+        self._terminal_seq: int | None = None
+        self._started = False
+
+    @property
+    def started(self) -> bool:
+        """Whether the log has been found and the ring says where it ends."""
+        return self._started
+
+    def after(self, cursor: int) -> Frames | None:
+        """What follows ``cursor``, possibly nothing; ``None`` when that reaches back beyond the ring."""
+        if cursor < self._floor:
+            return None
+        frames = [frame for frame in self._ring if frame.seq > cursor] if cursor < self._seq else []
+        last = frames[-1].seq if frames else cursor
+        return Frames(b"".join(frame.data for frame in frames), last, terminal=last == self._terminal_seq)
+
+    async def run(self) -> None:
+        """Follow the log to its end; cancelled when the last reader leaves."""
+        try:
+            await self._find()
+            await self._follow()
+        except Exception:
+            self.failed = True
+            _log.exception("tail_failed", generation_id=self._generation_id)
+            raise
+        finally:
+            self._wake()
+
+    async def _find(self) -> None:
+        pause, waited = _FIRST_POLL_S, 0.0
+        while (state := await self._source.state(self._generation_id)) is None:
+            if not self.missing or waited >= _TELL_AGAIN_S:
+                waited, self.missing = 0.0, True
+                self._wake()
+            await asyncio.sleep(pause)
+            waited += pause
+            pause = min(pause * 2, _LAST_POLL_S)
+        self.missing = False
+        self._floor = self._seq = state.seq
+        self._terminal_seq = None if state.terminal is None else state.terminal.seq
+        self._started = True
+        self._wake()
+
+    async def _follow(self) -> None:
+        while True:
+            page = await self._source.read(self._generation_id, self._seq)
+            if page is None:
+                self.gone = True
+                return
+            for entry in page.entries:
+                if len(self._ring) == RING_FRAMES:
+                    self._floor = self._ring[0].seq
+                self._ring.append(_Frame(entry.seq, encode_entry(entry)))
+                self._seq = entry.seq
+                if entry.terminal:
+                    self._terminal_seq = entry.seq
+            if page.entries:
+                self._wake()
+            if self._terminal_seq is not None:
+                return
+            await self._source.wait(self._generation_id, self._seq)
+
+    def _wake(self) -> None:
+        for reader in self.readers:
+            reader.wake()
+
+
+@dataclass(slots=True)
+class _Running:
+    tail: Tail
+    task: asyncio.Task[None]
+
+
+class Tails:
+    """The tails of this process, alive for as long as somebody reads them."""
+
+    def __init__(self, log: GenerationLog) -> None:
+        self._source = log
+        self._running: dict[GenerationId, _Running] = {}
+
+    @asynccontextmanager
+    async def attach(self, generation_id: GenerationId, reader: Reader) -> AsyncIterator[Tail]:
+        """The generation's tail, which wakes ``reader`` until the context ends."""
+        running = self._running.get(generation_id)
+        if running is None or running.tail.failed or running.tail.gone:
+            tail = Tail(self._source, generation_id)
+            task = asyncio.create_task(tail.run(), name=f"tail-{generation_id}")
+            task.add_done_callback(_retrieve)
+            running = self._running[generation_id] = _Running(tail, task)
+        tail = running.tail
+        tail.readers.add(reader)
+        try:
+            yield tail
+        finally:
+            tail.readers.discard(reader)
+            if not tail.readers:
+                running.task.cancel()
+                if self._running.get(generation_id) is running:
+                    del self._running[generation_id]
+
+    def wake_all(self) -> None:
+        """Wake every reader of every generation, for drain."""
+        for running in self._running.values():
+            for reader in running.tail.readers:
+                reader.wake()
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
