@@ -112,7 +112,7 @@ else:
     class WebBuildHook(BuildHookInterface):
         PLUGIN_NAME = "custom"
 
-        def initialize(self, version: str, build_data: dict[str, object]) -> None:
+        def initialize(self, version: str, _build_data: dict[str, object]) -> None:
             """Wheels carry the built client; an editable install leaves it to ``make setup``."""
             if self.target_name == "wheel" and version != "editable":
                 build()
