@@ -232,9 +232,11 @@ class Turn:
 
     async def _request(self, pool: PoolStatus) -> TurnRequest:
         generation = self._generation
-        branch = ()
-        if generation.user_message_id is not None:
-            branch = await self._ports.conversations.branch(self._owner, generation.conversation_id, generation.user_message_id)
+        branch, asked = (), generation.user_message_id
+        if asked is not None:
+            branch = await persist(
+                lambda: self._ports.conversations.branch(self._owner, generation.conversation_id, asked), what="read_branch"
+            )
         limits = ModelLimits(
             context_tokens=pool.context_tokens,
             default_tokens=self._ports.answer_tokens(pool.name, self._plan),

@@ -1,0 +1,65 @@
+"""A whole orchestrator on memory drivers, before a real gateway with two reference replicas: one at full speed, one slow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from antiphon.app.system import SystemClock
+from antiphon.core.pools import PoolSpec
+from antiphon.core.telemetry import NullTelemetry
+from antiphon.engines.base import ReplicaSpec
+from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.inference.gateway import Gateway, PoolRuntime
+from tests.orchestrator.stage import Stage
+
+CONTEXT_TOKENS = 1024
+
+
+def reference_pool(name: str, tokens_per_s: float) -> PoolRuntime:
+    """``tokens_per_s`` 0: as fast as the loop goes."""
+    spec = PoolSpec(name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=0, vocabulary="nasty")
+    replica = ReplicaSpec(
+        pool=name,
+        engine="reference",
+        model=spec.model,
+        model_path="",
+        context_tokens=CONTEXT_TOKENS,
+        output_tokens_per_s=tokens_per_s,
+        vocabulary="nasty",
+    )
+    return PoolRuntime(spec, replica, ReferenceTokenizer("nasty"))
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """Failures are wanted here; rendering their tracebacks reads source files inside the event loop."""
+    with capture_logs():
+        yield
+
+
+@pytest.fixture(scope="session")
+async def gateway() -> AsyncIterator[Gateway]:
+    with tempfile.TemporaryDirectory(prefix="orch") as folder:
+        pools = [reference_pool("quick", 0.0), reference_pool("slow", 100.0)]
+        gateway = Gateway(pools, SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
+        await gateway.start()
+        try:
+            await gateway.wait_ready(30)
+            yield gateway
+        finally:
+            await gateway.close()
+
+
+@pytest.fixture
+async def stage(gateway: Gateway) -> AsyncIterator[Stage]:
+    stage = Stage(gateway)
+    await stage.runner.start()
+    try:
+        yield stage
+    finally:
+        await stage.close()
