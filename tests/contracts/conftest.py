@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -25,13 +27,29 @@ from tests.ids import CountingIds
 LOG_SECONDS = 900
 
 
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database with the current schema, to copy."""
+    path = tmp_path_factory.mktemp("schema") / "antiphon.db"
+
+    async def make() -> None:
+        db = SqliteDatabase(path)
+        await db.open()
+        await db.close()
+
+    asyncio.run(make())
+    return path
+
+
 @pytest.fixture(params=["memory", "sqlite"])
-async def scene(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, ids: CountingIds) -> AsyncIterator[Scene]:
+async def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path, clock: ManualClock, ids: CountingIds
+) -> AsyncIterator[Scene]:
     if request.param == "memory":
         state = MemoryState()
         yield Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state), clock, ids)
         return
-    db = SqliteDatabase(tmp_path / "antiphon.db")
+    db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
     await db.open()
     yield Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
     await db.close()

@@ -112,9 +112,7 @@ class Scene:
         error: MessageError | None = None,
     ) -> None:
         """Claim the turn's generation and end it."""
-        claimed = await self.generations.claim(
-            accepted.generation_id, now=self.clock.now(), lease_until=self.clock.now() + self.leases
-        )
+        claimed = await self.generations.claim(accepted.generation_id, now=self.clock.now(), lease_until=self.clock.now() + self.leases)
         assert claimed is not None
         await self.generations.finalise(self.end(accepted, claimed.epoch, text, status, finish_reason, error))
 

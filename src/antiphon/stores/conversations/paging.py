@@ -39,6 +39,7 @@ def parse_page_cursor(cursor: str) -> PagePosition:
     except (binascii.Error, ValueError):
         raise BadCursor from None
     found = _POSITION.match(plain)
-    if found is None:
+    position = None if found is None else PagePosition(int(found[1]), found[2])
+    if position is None or cursor_of(position) != cursor:
         raise BadCursor
-    return PagePosition(int(found[1]), found[2])
+    return position
