@@ -46,30 +46,41 @@ def _splitmix64(state: int) -> int:
 
 def _draw(logits: NDArray[np.float32], best: int, row: SampleRow) -> int:
     sampling = row.sampling
-    scaled = (logits - logits[best]) * np.float32(1.0 / sampling.temperature)
-    edge = -_NEGLIGIBLE
-    if 0 < sampling.top_k < len(scaled):
-        edge = max(edge, float(np.partition(scaled, len(scaled) - sampling.top_k)[len(scaled) - sampling.top_k]))
+    top = logits[best]
+    per_logit = np.float32(1.0 / sampling.temperature)
+    lowest = float(top) - _NEGLIGIBLE * sampling.temperature
+    if 0 < sampling.top_k < len(logits):
+        lowest = max(lowest, float(np.partition(logits, len(logits) - sampling.top_k)[len(logits) - sampling.top_k]))
     if sampling.top_p < 1.0:
-        edge = _nucleus_edge(scaled, edge, sampling.top_p)
-    ids = np.flatnonzero(scaled >= edge)
-    cumulated = np.exp(scaled[ids]).cumsum(dtype=np.float64)
+        ids, weights = _nucleus(logits, top, per_logit, lowest, sampling.top_p)
+    else:
+        ids, weights = _from(lowest, logits, top, per_logit)
+    cumulated = weights.cumsum(dtype=np.float64)
     noise = uniform(sampling.seed, row.position) * float(cumulated[-1])
     return int(ids[min(int(np.searchsorted(cumulated, noise, side="right")), len(ids) - 1)])
 
 
-def _nucleus_edge(scaled: NDArray[np.float32], lowest: float, top_p: float) -> float:
-    """The value of the last token of the nucleus: the most probable tokens, among those from ``lowest`` up, that together
-    have ``top_p`` of the probability. Tokens equal to the last belong to it.
-    """
-    weights = np.exp(scaled)
-    total = weights.sum(dtype=np.float64) if lowest <= -_NEGLIGIBLE else weights[scaled >= lowest].sum(dtype=np.float64)
-    wanted = top_p * float(total)
+def _nucleus(
+    logits: NDArray[np.float32], top: np.float32, per_logit: np.float32, lowest: float, top_p: float
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Ids and weights of the most probable tokens, among those from ``lowest`` up, that together have ``top_p``."""
+    everything = logits if lowest <= float(top) - _NEGLIGIBLE / float(per_logit) else logits[logits >= lowest]
+    wanted = top_p * float(np.exp((everything - top) * per_logit).sum())
     distance = _FIRST_DISTANCE
     while True:
-        reach = max(-distance, lowest)
-        nearest = np.sort(scaled[scaled >= reach])[::-1]
-        cumulated = np.exp(nearest).cumsum(dtype=np.float64)
+        reach = max(float(top) - distance / float(per_logit), lowest)
+        ids, weights = _from(reach, logits, top, per_logit)
+        descending = np.sort(weights)[::-1]
+        cumulated = descending.cumsum(dtype=np.float64)
         if cumulated[-1] >= wanted or reach <= lowest:
-            return float(nearest[min(int(np.searchsorted(cumulated, wanted)), len(nearest) - 1)])
+            inside = weights >= descending[min(int(np.searchsorted(cumulated, wanted)), len(ids) - 1)]
+            return ids[inside], weights[inside]
         distance *= 2
+
+
+def _from(
+    lowest: float, logits: NDArray[np.float32], top: np.float32, per_logit: np.float32
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Ids, in order, of the logits that are not below ``lowest``, with their weights relative to ``top``."""
+    ids = np.flatnonzero(logits >= np.float32(lowest))
+    return ids, np.exp((logits[ids] - top) * per_logit)
