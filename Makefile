@@ -70,7 +70,7 @@ clean:
 .venv/runtime.stamp: .venv/python.stamp requirements.lock pyproject.toml
 	@echo "set-up: dependencies" >&2
 	@$(PIP) --require-hashes --no-deps -r requirements.lock >&2
-	@ANTIPHON_SKIP_WEB=1 $(PIP) --no-deps --no-build-isolation --editable . >&2
+	@$(PIP) --no-deps --no-build-isolation --editable . >&2
 	@touch $@
 
 .venv/dev.stamp: .venv/runtime.stamp requirements-dev.lock
