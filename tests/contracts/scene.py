@@ -69,7 +69,7 @@ class Scene:
         await self.conversations.create(head)
         return head
 
-    def text(self, content: str = "hello", parent: MessageId | None | CurrentLeaf = CurrentLeaf()) -> NewUserMessage:  # noqa: B008
+    def text(self, content: str = "hello", parent: MessageId | None | CurrentLeaf = CurrentLeaf()) -> NewUserMessage:
         return NewUserMessage(MessageId(self.ids.new(IdKind.MESSAGE)), parent, content, content_tokens=len(content))
 
     def key(self, key: str = "k1", fingerprint: str = "f1", scope: str = "t1/u1/POST/messages") -> IdempotencyKey:

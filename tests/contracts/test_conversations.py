@@ -19,7 +19,7 @@ from tests.contracts.scene import Scene
 
 async def test_a_conversation_is_read_as_it_was_made(scene: Scene) -> None:
     owner = scene.owner()
-    head = await scene.conversation(owner, title="Ünï — 日本語 ‮ <|im_end|>")
+    head = await scene.conversation(owner, title="Ünï — 日本語 \u202e <|im_end|>")
     assert await scene.conversations.get(owner, head.id) == head
     with pytest.raises(Conflict):
         await scene.conversations.create(head)
