@@ -1,0 +1,150 @@
+"""Every statement names its tenant, but for a few that are listed here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from antiphon.core.clock import ManualClock
+from antiphon.core.ids import IdKind, KeyId, MessageId, TenantId
+from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
+from antiphon.stores.accounts.sql import SqlAccounts
+from antiphon.stores.conversations.base import ConversationPatch, Feedback
+from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
+from antiphon.stores.generations.sql import SqlGenerations
+from antiphon.stores.sql.database import SqliteDatabase
+from tests.contracts.scene import Scene
+from tests.ids import CountingIds
+
+ACROSS_TENANTS = {
+    "count_open": "how busy the server is",
+    "due": "what the sweeper may claim",
+    "end_session": "a secret",
+    "ensure_owner": "the first start",
+    "find_replay": "the key's scope names the tenant",
+    "key": "a public id that says whose it is",
+    "redeem_link": "a secret",
+    "session": "a secret",
+    "tenant_of_generation": "the tenant behind an id that only runners hold",
+    "tenants": "the list of tenants itself",
+    "user": "the tenant behind an id",
+    "user_by_name": "a command of the server's owner",
+    "users": "a command of the server's owner",
+}
+
+
+def names_its_tenant(statement: str) -> bool:
+    """Whether rows are bound to a tenant: by the condition of a select, update or delete, by the columns of an insert."""
+    if statement.startswith("INSERT"):
+        return "tenant_id" in statement.partition("VALUES")[0]
+    return re.search(r"\btenant_id = \?", statement.partition("WHERE")[2]) is not None
+
+
+@contextmanager
+def statements_watched(used: set[str], refused: list[str]) -> Iterator[None]:
+    def look(_connection: object, _cursor: object, statement: str, _values: object, context: object, _many: bool) -> None:
+        options = getattr(context, "execution_options", {})
+        why = options.get("across_tenants")
+        if why is not None:
+            used.add(why)
+        elif statement.startswith(("SELECT", "INSERT", "UPDATE", "DELETE")) and not names_its_tenant(statement):
+            refused.append(statement)
+
+    event.listen(sa.Engine, "before_cursor_execute", look)
+    try:
+        yield
+    finally:
+        event.remove(sa.Engine, "before_cursor_execute", look)
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("SELECT tenant_id FROM messages", False),
+        ("SELECT tenant_id FROM messages WHERE id = ?", False),
+        ("SELECT id FROM messages WHERE messages.tenant_id = ? AND id = ?", True),
+        ("UPDATE messages SET tenant_id = ? WHERE id = ?", False),
+        ("DELETE FROM messages", False),
+        ("INSERT INTO messages (tenant_id, id) VALUES (?, ?)", True),
+        ("INSERT INTO messages (id) VALUES (?)", False),
+    ],
+)
+def test_the_inspection_itself(statement: str, named: bool) -> None:
+    assert names_its_tenant(statement) is named
+
+
+async def test_every_statement_names_its_tenant(tmp_path: Path, clock: ManualClock, ids: CountingIds) -> None:
+    db = SqliteDatabase(tmp_path / "antiphon.db")
+    await db.open()
+    scene = Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+    used: set[str] = set()
+    refused: list[str] = []
+    with statements_watched(used, refused):
+        await use_accounts(scene)
+        await use_conversations_and_generations(scene)
+    assert refused == []
+    assert used == set(ACROSS_TENANTS)
+    await db.close()
+
+
+async def use_accounts(scene: Scene) -> None:
+    accounts, now = scene.accounts, scene.clock.now()
+    later = now + timedelta(hours=1)
+    tenant = Tenant(TenantId("tenant_1"), "home", now)
+    user = await accounts.ensure_owner(tenant, scene.new_user(tenant, "me", UserRole.OWNER))
+    await scene.user(await scene.tenant("other"), "you")
+    await accounts.tenants()
+    await accounts.users(tenant.id)
+    await accounts.users(None)
+    await accounts.user_by_name("you")
+    await accounts.create_link(b"link", user.id, expires_at=later)
+    await accounts.redeem_link(b"link", b"session", now=now, expires_at=later)
+    await accounts.session(b"session", now=now)
+    await accounts.end_session(b"session")
+    key = ApiKey(KeyId(scene.ids.new(IdKind.KEY)), tenant.id, user.id, "k", frozenset({Scope.CHAT}), "wxyz", now)
+    await accounts.create_key(key, b"secret")
+    await accounts.key(key.id)
+    await accounts.keys(tenant.id, user.id)
+    await accounts.revoke_key(tenant.id, key.id, now=now)
+    await accounts.disable_user(user.id)
+
+
+async def use_conversations_and_generations(scene: Scene) -> None:
+    conversations, generations, now = scene.conversations, scene.generations, scene.clock.now()
+    owner = scene.owner()
+    head = await scene.conversation(owner)
+    turn = await generations.accept(scene.turn(owner, head.id, scene.text(), scene.key()))
+    await generations.find_replay(scene.key(), now=now)
+    await generations.due(now=now, limit=5)
+    await generations.claim(turn.generation_id, now=now, lease_until=now + scene.leases)
+    await generations.heartbeat(turn.generation_id, 1, lease_until=now + scene.leases)
+    await generations.checkpoint(turn.generation_id, 1, text="half", seq=2)
+    await generations.request_cancel(owner, turn.generation_id, now=now)
+    await generations.finalise(scene.end(turn, 1, "half", finish_reason="length"))
+    await generations.get(owner, turn.generation_id)
+    await generations.count_open()
+    more = await generations.accept(scene.turn(owner, head.id, ContinueMessage(turn.message_id)))
+    await scene.finish(more)
+    await scene.exchange(owner, head.id)
+    await conversations.update(owner, head.id, ConversationPatch(title="t", current_leaf_id=turn.message_id), now=now)
+    await scene.exchange(owner, head.id)
+    await generations.accept(scene.turn(owner, head.id, RegenerateUnder(turn.user_message_id or MessageId(""))))
+    first = await conversations.page(owner, limit=1, after=None)
+    await scene.conversation(owner)
+    first = await conversations.page(owner, limit=1, after=None)
+    await conversations.page(owner, limit=1, after=first.next_cursor)
+    await conversations.get(owner, head.id)
+    await conversations.path(owner, head.id, leaf=None, limit=9, before=None)
+    await conversations.branch(owner, head.id, turn.message_id)
+    await conversations.tree(owner, head.id)
+    await conversations.message(owner, turn.message_id)
+    await conversations.put_feedback(owner, turn.message_id, Feedback(1, ("good",), "yes"), now=now)
+    await conversations.delete(owner, head.id, now=now)
