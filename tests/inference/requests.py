@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from antiphon.app.system import SystemClock
@@ -26,7 +27,6 @@ def engine_request(
     max_tokens: int = 8,
     already_ids: Sequence[int] = (),
     stop: tuple[str, ...] = (),
-    band: Band = Band.STANDARD,
 ) -> EngineRequest:
     return EngineRequest(
         request_id=request_id,
@@ -34,8 +34,11 @@ def engine_request(
         prompt_ids=tuple(prompt_ids),
         sampling=Sampling(max_tokens=max_tokens, temperature=0.0, stop=stop),
         already_ids=tuple(already_ids),
-        band=band,
     )
+
+
+def in_band(request: EngineRequest, band: Band) -> EngineRequest:
+    return replace(request, band=band)
 
 
 def prompt_ids(text: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from antiphon.engines.base import EngineRequest, ReplicaSpec, SampledToken, Step
 from antiphon.engines.reference import ReferenceExecutor
 from antiphon.inference.kv_blocks import BlockCounts
 from antiphon.inference.scheduler import Scheduler, SchedulerSettings, SequenceOutput
-from tests.inference.requests import engine_request
+from tests.inference.requests import engine_request, in_band
 
 SMALL_STEPS = SchedulerSettings(max_rows=4, prefill_tokens_beside_decode=40, prefill_tokens_alone=100)
 
@@ -161,7 +161,7 @@ def test_a_request_waits_until_its_whole_peak_fits() -> None:
 def test_higher_bands_are_admitted_and_prefilled_first() -> None:
     loop = Loop(settings=SchedulerSettings(max_rows=2, prefill_tokens_alone=32))
     for sequence_id, band in enumerate((Band.BATCH, Band.HIGH, Band.STANDARD), start=1):
-        loop.scheduler.submit(sequence_id, engine_request([sequence_id] * 64, band=band), 0.0)
+        loop.scheduler.submit(sequence_id, in_band(engine_request([sequence_id] * 64), band), 0.0)
     loop.step()
     assert rows(loop.plans[0]) == {2: 32}
     assert loop.scheduler.state.waiting == 1
@@ -208,7 +208,7 @@ class Batches(RuleBasedStateMachine):
     def submit(self, shared: int, own: int, max_tokens: int, tenant: str, band: Band) -> None:
         self.next_id += 1
         ids = [*range(shared), *[100 + self.next_id % 3] * own]
-        request = engine_request(ids, tenant=tenant, max_tokens=max_tokens, band=band)
+        request = in_band(engine_request(ids, tenant=tenant, max_tokens=max_tokens), band)
         try:
             reason = self.loop.scheduler.submit(self.next_id, request, self.loop.now)
         except EngineFailed:

@@ -11,11 +11,13 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 import msgspec
 import structlog
 
+from antiphon.app.logging import configure_logging
 from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.engines.base import Executor, ReplicaSpec, Tokenizer
 from antiphon.inference.wire import Handshake, StartFailure
@@ -35,6 +37,7 @@ def main() -> int:
         return _FAILED
     handshake = msgspec.json.decode(line, type=Handshake)
     say = _private_stdout()
+    configure_logging(handshake.log_format)
     threading.Thread(target=_die_with_parent, args=(stdin,), name="parent", daemon=True).start()
     try:
         _serve(handshake)
@@ -71,6 +74,7 @@ def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:
         from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
 
         return ReferenceExecutor(spec), ReferenceTokenizer(spec.vocabulary)
+    _forbid_telemetry()
     from antiphon.engines.openvino import OpenVinoExecutor
     from antiphon.engines.tokenizer import load_tokenizer
 
@@ -82,6 +86,11 @@ def _limit_threads() -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _forbid_telemetry() -> None:
+    """OpenVINO's import would report to its maker, from a forked child; without this package it falls back to a stub."""
+    sys.modules["openvino_telemetry"] = ModuleType("openvino_telemetry")
 
 
 def _private_stdout() -> BinaryIO:

@@ -24,6 +24,7 @@ from antiphon.inference.admission import Admit, Decision, Queue, Shed
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus
 from antiphon.inference.pool import Pool, PoolRuntime, Ticket
 from antiphon.inference.supervisor import clear_sockets, ipc_address, prepare_runtime_dir
+from antiphon.inference.wire import LogFormat
 
 __all__ = ["Admit", "Decision", "Gateway", "PoolRuntime", "Queue", "Shed"]
 
@@ -33,7 +34,10 @@ log = structlog.get_logger(__name__)
 class Gateway:
     """All pools of this server. Made and used inside one event loop; ``start`` before anything else, ``close`` at the end."""
 
-    def __init__(self, pools: Sequence[PoolRuntime], clock: Clock, telemetry: Telemetry, *, runtime_dir: Path) -> None:
+    def __init__(
+        self, pools: Sequence[PoolRuntime], clock: Clock, telemetry: Telemetry, *, runtime_dir: Path, log_format: LogFormat = "text"
+    ) -> None:
+        self._log_format: LogFormat = log_format
         self._telemetry = telemetry
         self._runtime_dir = runtime_dir
         self._changed = asyncio.Event()
@@ -51,7 +55,7 @@ class Gateway:
         self._context = zmq.Context()
         number = 0
         for pool in self._pools.values():
-            pool.start(self._context, self._runtime_dir, number)
+            pool.start(self._context, self._runtime_dir, number, self._log_format)
             number += pool.runtime.spec.replicas
 
     async def close(self) -> None:

@@ -24,7 +24,17 @@ from antiphon.inference.fleet import PoolStatus, ReplicaStatus, choose
 from antiphon.inference.mailbox import Mailbox
 from antiphon.inference.shell import ReplicaShell
 from antiphon.inference.supervisor import SupervisedReplica, SupervisorState
-from antiphon.inference.wire import Cancel, FailedFrame, FinishedFrame, PrefillFrame, SequenceFrame, StartFailure, Submit, TokensFrame
+from antiphon.inference.wire import (
+    Cancel,
+    FailedFrame,
+    FinishedFrame,
+    LogFormat,
+    PrefillFrame,
+    SequenceFrame,
+    StartFailure,
+    Submit,
+    TokensFrame,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -77,10 +87,10 @@ class Pool:
     def name(self) -> str:
         return self.runtime.spec.name
 
-    def start(self, context: zmq.Context[zmq.Socket[bytes]], runtime_dir: Path, first_number: int) -> None:
+    def start(self, context: zmq.Context[zmq.Socket[bytes]], runtime_dir: Path, first_number: int, log_format: LogFormat) -> None:
         """Start every replica; sockets are numbered from ``first_number``."""
         for index in range(self.runtime.spec.replicas):
-            replica = SupervisedReplica(f"{self.name}-{index}", first_number + index, self.runtime.replica, runtime_dir)
+            replica = SupervisedReplica(f"{self.name}-{index}", first_number + index, self.runtime.replica, runtime_dir, log_format)
             shell = ReplicaShell[Ticket](self, replica, context, self._clock, self._telemetry)
             self._shells.append(shell)
             shell.supervisor.start()

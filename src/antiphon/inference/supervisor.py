@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed
 from antiphon.engines.base import ReplicaSpec
 from antiphon.inference.channel import GatewayChannel
-from antiphon.inference.wire import Command, Handshake, ReplicaReady, Report, StartFailure, StepFrame, Stop
+from antiphon.inference.wire import Command, Handshake, LogFormat, ReplicaReady, Report, StartFailure, StepFrame, Stop
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +86,7 @@ class SupervisedReplica:
     number: int
     spec: ReplicaSpec
     runtime_dir: Path
+    log_format: LogFormat = "text"
     command: Sequence[str] = WORKER_COMMAND
 
 
@@ -155,7 +157,8 @@ class Supervisor:
         """One process from start to end."""
         self._starts += 1
         self._started_at, self._ready_at = self._clock.monotonic(), None
-        address = ipc_address(self._replica.runtime_dir, f"{self._replica.number}-{self._starts}.sock")
+        name = f"{self._replica.number}-{self._starts}.sock"
+        address = ipc_address(self._replica.runtime_dir, name)
         code: int | None = None
         try:
             self._channel = GatewayChannel(self._context, address, self._on_report)
@@ -169,6 +172,7 @@ class Supervisor:
             if channel is not None:
                 channel.close()
             self._ended(code)
+            await asyncio.to_thread((self._replica.runtime_dir / name).unlink, missing_ok=True)
 
     async def _attend(self, address: str) -> int:
         """Start a process and wait for its end, or end it when the supervisor closes; returns its exit code."""
@@ -191,7 +195,7 @@ class Supervisor:
 
     def _spawn(self, address: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._replica.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        handshake = Handshake(self._replica.replica_id, self._replica.spec, address)
+        handshake = Handshake(self._replica.replica_id, self._replica.spec, address, self._replica.log_format)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(handshake) + b"\n")
@@ -200,13 +204,14 @@ class Supervisor:
 
     def _watch(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, exited: asyncio.Future[int]) -> None:
         """In a thread of its own: read what the process says about its end, and reap it."""
-        assert process.stdout is not None
+        code = process.wait()
         failure: StartFailure | None = None
-        with process.stdout as lines:
-            for line in lines:
+        assert process.stdout is not None
+        with process.stdout as pipe:
+            os.set_blocking(pipe.fileno(), False)  # a child of the process may hold the other end
+            for line in (pipe.read() or b"").splitlines():
                 with contextlib.suppress(msgspec.DecodeError):
                     failure = msgspec.json.decode(line, type=StartFailure)
-        code = process.wait()
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()

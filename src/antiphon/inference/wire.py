@@ -5,11 +5,13 @@ A *handle* is the gateway's number for one request at one replica: positive, gro
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from antiphon.engines.base import EngineRequest, EngineUsage, ExecutorShape, ReplicaSpec
+
+LogFormat = Literal["text", "json"]
 
 
 class Handshake(msgspec.Struct, frozen=True):
@@ -18,6 +20,7 @@ class Handshake(msgspec.Struct, frozen=True):
     replica_id: str
     spec: ReplicaSpec
     address: str
+    log_format: LogFormat = "text"
 
 
 class StartFailure(msgspec.Struct, frozen=True):

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from antiphon.app.system import SystemClock
+from antiphon.core.errors import EngineFailed, ModelUnusable
+from antiphon.core.pools import PoolSpec
+from antiphon.core.telemetry import NullTelemetry
+from antiphon.engines.base import ReplicaSpec
+from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.inference.gateway import Gateway, PoolRuntime
+from antiphon.inference.supervisor import BackOff, ipc_address, prepare_runtime_dir
+from tests.inference.requests import collect, end_of, engine_request, open_gateway, reference_pool
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from antiphon.app.logging import configure_logging
+from tests.inference.requests import open_gateway, reference_pool, engine_request, collect
+
+configure_logging("text")
+
+async def main():
+    async with open_gateway(Path(sys.argv[1]), reference_pool(output_tokens_per_s=0.1)) as gateway:
+        asyncio.create_task(collect(gateway, engine_request([1, 2, 3], max_tokens=50)))
+        while not gateway.replicas("small")[0].running:
+            await asyncio.sleep(0.01)
+        print(gateway.replicas("small")[0].pid, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether ``pid`` runs; a zombie does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def until(condition, seconds: float = 5.0) -> float:
+    """Seconds until ``condition()`` holds; fails after ``seconds``."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, "it did not happen in time"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - started
+
+
+def test_back_off_doubles_and_starts_over_after_a_healthy_while() -> None:
+    back_off = BackOff()
+    assert [back_off.after(0.0) for _ in range(8)] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
+    assert back_off.after(9.0) == 10.0
+    assert back_off.after(11.0) == 0.2
+
+
+def test_the_runtime_folder_is_private_and_stale_sockets_go(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o755)
+    (folder / "0-1.sock").touch()
+    (folder / "kept").touch()
+    prepare_runtime_dir(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [entry.name for entry in folder.iterdir()] == ["kept"]
+
+
+def test_a_path_the_system_would_cut_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="too long"):
+        ipc_address(tmp_path / ("x" * 100), "0-1.sock")
+
+
+async def test_close_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path / "run", reference_pool(replicas=2)) as gateway:
+        pids = [replica.pid for replica in gateway.replicas("small") if replica.pid is not None]
+        assert len(pids) == 2
+        assert len(list((tmp_path / "run").glob("*.sock"))) == 2
+    assert not any(exists(pid) for pid in pids)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+async def test_close_while_loading_is_prompt(tmp_path: Path) -> None:
+    gateway = Gateway([reference_pool()], SystemClock(), NullTelemetry(), runtime_dir=tmp_path)
+    await gateway.start()
+    started = time.monotonic()
+    await gateway.close()
+    await gateway.close()
+    assert time.monotonic() - started < 2
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_killed_replica_fails_its_requests_at_once_and_comes_back(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=20)) as gateway:
+        running = asyncio.create_task(collect(gateway, engine_request([1, 2], max_tokens=500)))
+        await until(lambda: gateway.replicas("small")[0].running == 1)
+        pid = gateway.replicas("small")[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(EngineFailed):
+            await running
+        assert time.monotonic() - killed < 1
+        assert gateway.replicas("small")[0].running == 0
+        assert gateway.statuses()[0].status == "loading"
+        waited = await collect(gateway, engine_request([1, 2], request_id="next", max_tokens=2))
+        assert end_of(waited).usage.output_tokens == 2
+        assert time.monotonic() - killed < 5
+        assert gateway.replicas("small")[0].pid != pid
+        assert not exists(pid)
+        assert len(list(tmp_path.glob("*.sock"))) == 1
+
+
+async def test_termination_signals_are_left_to_the_server(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, reference_pool()) as gateway:
+        pid = gateway.replicas("small")[0].pid
+        assert pid is not None
+        assert os.getpgid(pid) == os.getpgid(0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(pid, number)
+        events = await collect(gateway, engine_request([1, 2], max_tokens=3))
+        assert end_of(events).usage.output_tokens == 3
+        assert gateway.replicas("small")[0].pid == pid
+
+
+async def test_a_worker_dies_with_its_parent_even_inside_a_step(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        try:
+            assert parent.stdout is not None
+            pid = int(await asyncio.to_thread(parent.stdout.readline))
+            assert alive(pid)
+        finally:
+            parent.kill()
+    await until(lambda: not alive(pid), 5)
+
+
+async def test_a_model_that_cannot_be_served_says_why(tmp_path: Path) -> None:
+    broken = PoolRuntime(
+        PoolSpec("small", "no-such-model"),
+        ReplicaSpec("small", "openvino", "no-such-model", str(tmp_path / "nothing")),
+        ReferenceTokenizer(),
+    )
+    gateway = Gateway([broken], SystemClock(), NullTelemetry(), runtime_dir=tmp_path)
+    await gateway.start()
+    try:
+        with pytest.raises(ModelUnusable, match=r"\w+ .*\."):
+            await gateway.wait_ready(30)
+        assert gateway.statuses()[0].status == "down"
+        assert not gateway.ready
+    finally:
+        await gateway.close()
