@@ -29,6 +29,7 @@ from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=20)
+SHORT = TurnParams(max_tokens=12)
 PLAN = Plan("free", models=("quick", "slow"), band=Band.STANDARD, max_output_tokens=512)
 
 
@@ -136,7 +137,7 @@ class Stage:
         *,
         parent: MessageId | None | CurrentLeaf = CurrentLeaf(),
         model: str = "quick",
-        params: TurnParams = TurnParams(max_tokens=12),
+        params: TurnParams = SHORT,
         key: str | None = None,
     ) -> Accepted:
         request = SendMessage(conversation_id, content, parent, model, params, key, "fingerprint of " + repr(content))

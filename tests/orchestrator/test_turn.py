@@ -134,7 +134,7 @@ async def test_a_dead_engine_leaves_an_interrupted_answer_that_continues(stage: 
     assert undisturbed.startswith(message.content)
 
     async with asyncio.timeout(20):
-        while not gateway.resolve("slow", ()).status == "ready":
+        while gateway.resolve("slow", ()).status != "ready":
             await asyncio.sleep(0.05)
     continued = await stage.desk.continue_message(stage.principal, ContinueRequest(message.id, LONG, None, ""))
     entries = await stage.entries(continued.generation_id)

@@ -53,6 +53,7 @@ class Runner:
         self._runs: dict[GenerationId, _Run] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
+        self._turned_away = False
         self._draining = False
 
     @property
@@ -73,7 +74,7 @@ class Runner:
         """Run a generation that has just been accepted. ``continues`` is the one whose text it goes on from, where known."""
         if generation_id in self._runs or self._draining:
             return
-        if len(self._runs) < self._concurrency:
+        if self._has_room():
             self._own(generation_id, Control(continues=continues), beyond_lease=timedelta(0))
 
     async def cancel(self, owner: Owner, generation_id: GenerationId, seen: Cursor | None = None) -> Generation:
@@ -170,9 +171,14 @@ class Runner:
     async def _sweep(self, beyond_lease: timedelta) -> None:
         now = self._ports.clock.now()
         for generation_id in await self._ports.generations.due(now=now + beyond_lease, limit=2 * self._concurrency):
-            if generation_id not in self._runs and len(self._runs) < self._concurrency:
+            if generation_id not in self._runs and self._has_room():
                 self._own(generation_id, Control(), beyond_lease=beyond_lease)
         await self._ports.log.expire(now=now)
+
+    def _has_room(self) -> bool:
+        """Whether one more may run; who is turned away is looked for again as soon as one ends."""
+        self._turned_away = self._turned_away or len(self._runs) >= self._concurrency
+        return len(self._runs) < self._concurrency
 
     def _own(self, generation_id: GenerationId, control: Control, *, beyond_lease: timedelta) -> _Run:
         run = self._runs[generation_id] = _Run(control)
@@ -180,7 +186,6 @@ class Runner:
         return run
 
     async def _run(self, generation_id: GenerationId, run: _Run, beyond_lease: timedelta) -> None:
-        full = len(self._runs) >= self._concurrency
         try:
             now = self._ports.clock.now()
             lease_until = now + timedelta(seconds=self._ports.timing.lease_seconds)
@@ -194,7 +199,8 @@ class Runner:
         finally:
             run.control.live.settle()
             del self._runs[generation_id]
-            if full:
+            if self._turned_away:
+                self._turned_away = False
                 self._sweep_now.set()
 
     async def _stop(self, generation_id: GenerationId) -> None:

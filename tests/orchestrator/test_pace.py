@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from antiphon.app.system import SystemClock
+from antiphon.core.errors import NotFound, StoreUnavailable
+from antiphon.orchestrator.pace import Grid, persist
+
+
+async def test_all_waiters_of_a_grid_wake_together() -> None:
+    grid, clock, woken = Grid(SystemClock(), 0.05), SystemClock(), []
+
+    async def wait(pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        await grid.tick()
+        woken.append(clock.monotonic())
+
+    await grid.tick()
+    await asyncio.gather(*(wait(pause_s) for pause_s in (0.0, 0.01, 0.02)))
+    assert max(woken) - min(woken) < 0.01
+    assert all(moment % 0.05 < 0.04 for moment in woken)
+
+
+async def test_a_waiter_that_goes_takes_nobody_with_it() -> None:
+    grid = Grid(SystemClock(), 0.03)
+    gone, stays = asyncio.create_task(grid.tick()), asyncio.create_task(grid.tick())
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait_for(stays, 1)
+
+
+async def test_persist_waits_out_an_outage_and_believes_an_answer() -> None:
+    failures: list[Exception] = [StoreUnavailable(), OSError()]
+
+    async def act() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert await persist(act, what="test") == "done"
+
+    async def refuse() -> str:
+        failures.append(NotFound())
+        raise failures[-1]
+
+    with pytest.raises(NotFound):
+        await persist(refuse, what="test", forever=True)
+    assert len(failures) == 1
