@@ -44,12 +44,12 @@ with sync_playwright() as playwright:
     if question:
         page.get_by_test_id("composer").fill(question)
         page.get_by_test_id("send").click()
-        answer = page.get_by_test_id("message").nth(1)
-        answer.wait_for(timeout=60_000)
+        answer = page.locator("[data-testid=message][data-role=assistant] .prose").first
+        answer.wait_for(state="attached", timeout=60_000)
         while not answer.inner_text().strip():
             time.sleep(0.02)
         print("first delta", flush=True)
-        page.locator("[data-testid=message][data-status=complete]").nth(1).wait_for(timeout=120_000)
+        page.locator("[data-role=assistant][data-status=complete]").first.wait_for(timeout=120_000)
         print(answer.inner_text(), flush=True)
     else:
         page.get_by_test_id("sidebar-item").first.click()

@@ -15,6 +15,7 @@ class ProgressBars:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._drawn = ""
+        self._finished = ""
 
     def __enter__(self) -> Self:
         return self
@@ -25,20 +26,20 @@ class ProgressBars:
 
     def show(self, label: str, done: int, total: int) -> None:
         finished = total > 0 and done >= total
+        if finished and label == self._finished:
+            return
+        self._finished = label if finished else ""
         if self._terminal:
-            self._draw(label, done, total, finished=finished)
-        elif finished:
-            sys.stderr.write(f"{label}: done\n")
-            sys.stderr.flush()
+            self._draw(label, done, total)
+        if finished:
+            sys.stderr.write("\n" if self._terminal else f"{label}: done\n")
+            self._drawn = ""
+        sys.stderr.flush()
 
-    def _draw(self, label: str, done: int, total: int, *, finished: bool) -> None:
+    def _draw(self, label: str, done: int, total: int) -> None:
         share = min(done / total, 1.0) if total > 0 else 0.0
         bar = "█" * round(share * _WIDTH)
         line = f"{label:<24} {bar:·<{_WIDTH}} {share:4.0%}" if total > 0 else f"{label:<24} …"
         if line != self._drawn:
             sys.stderr.write(f"\r\x1b[K{line}")
             self._drawn = line
-        if finished:
-            sys.stderr.write("\n")
-            self._drawn = ""
-        sys.stderr.flush()
