@@ -11,11 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one request is answered with; the connection then closes, whatever the content promised."""
+    """What one request is answered with; the connection then closes, whatever the content promised.
+
+    ``holds``: it stays open until the script ends.
+    """
 
     body: bytes
     status: int = 200
     media: str = "text/event-stream; charset=utf-8"
+    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class ScriptedServer:
 @contextmanager
 def scripted(*scenes: Scene) -> Iterator[ScriptedServer]:
     script = ScriptedServer(list(scenes))
+    ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -47,6 +52,8 @@ def scripted(*scenes: Scene) -> Iterator[ScriptedServer]:
             self.send_header("Content-Type", scene.media)
             self.end_headers()
             self.wfile.write(scene.body)
+            if scene.holds:
+                ended.wait()
 
         do_GET = do_POST = answer  # noqa: N815
 
@@ -60,6 +67,7 @@ def scripted(*scenes: Scene) -> Iterator[ScriptedServer]:
     try:
         yield script
     finally:
+        ended.set()
         server.shutdown()
         server.server_close()
         thread.join()
