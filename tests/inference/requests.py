@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -63,11 +64,13 @@ def reference_pool(
 
 @asynccontextmanager
 async def open_gateway(folder: Path, *pools: PoolRuntime, telemetry: Telemetry | None = None) -> AsyncIterator[Gateway]:
-    """A gateway whose replicas are ready."""
+    """A gateway whose replicas are all ready."""
     gateway = Gateway(pools, SystemClock(), telemetry or NullTelemetry(), runtime_dir=folder)
     await gateway.start()
     try:
         await gateway.wait_ready(20)
+        while any(replica.state != "ready" for pool in pools for replica in gateway.replicas(pool.spec.name)):
+            await asyncio.sleep(0.01)
         yield gateway
     finally:
         await gateway.close()
