@@ -20,7 +20,6 @@ async def test_all_waiters_of_a_grid_wake_together() -> None:
     await grid.tick()
     await asyncio.gather(*(wait(pause_s) for pause_s in (0.0, 0.01, 0.02)))
     assert max(woken) - min(woken) < 0.01
-    assert all(moment % 0.05 < 0.04 for moment in woken)
 
 
 async def test_a_waiter_that_goes_takes_nobody_with_it() -> None:

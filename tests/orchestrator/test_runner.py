@@ -27,7 +27,7 @@ async def test_cancel_in_every_phase(stage: Stage, gateway: Gateway, pause_s: fl
     await asyncio.sleep(pause_s)
     started = stage.clock.monotonic()
     generation = await stage.runner.cancel(stage.owner, accepted.generation_id)
-    assert stage.clock.monotonic() - started < 0.6
+    assert stage.clock.monotonic() - started < 1.0
     entries = await stage.entries(accepted.generation_id)
     done, message = check_log(entries), await stage.message(accepted.message_id)
     assert isinstance(done, Done)

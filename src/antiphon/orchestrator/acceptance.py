@@ -123,7 +123,7 @@ class TurnDesk:
             return replay
         owner = Owner(principal.tenant_id, principal.user_id)
         message = await self._settled(owner, await self._ports.conversations.message(owner, request.message_id))
-        pool = self._ports.gateway.resolve(message.requested_model or message.model, plan.models)
+        pool = self._ports.gateway.resolve(await self._pool_of(owner, message), plan.models)
         branch: Sequence[Message] = ()
         if message.parent_id is not None:
             branch = await self._ports.conversations.branch(owner, message.conversation_id, message.parent_id)
@@ -135,6 +135,12 @@ class TurnDesk:
             continues=message.generation_id,
         )
         return await self._accept(principal, message.conversation_id, question, pool, request.params, key)
+
+    async def _pool_of(self, owner: Owner, message: Message) -> str | None:
+        """Whose model wrote the message: the pool itself where a generation of ours did, else by the model's name."""
+        if message.generation_id is None:
+            return message.model
+        return (await self._ports.generations.get(owner, message.generation_id)).pool or message.model
 
     def _key(self, principal: Principal, route: str, request: SendMessage | ContinueRequest) -> IdempotencyKey | None:
         """The fingerprint covers the concrete route too: one key on two conversations is two requests."""
