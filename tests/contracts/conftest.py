@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.sql.database import SqliteDatabase
-from tests.contracts.scene import Scene
+from tests.contracts.scene import Scene, make_migrated_file
 from tests.ids import CountingIds
 
 LOG_SECONDS = 900
@@ -30,15 +29,7 @@ LOG_SECONDS = 900
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database with the current schema, to copy."""
-    path = tmp_path_factory.mktemp("schema") / "antiphon.db"
-
-    async def make() -> None:
-        db = SqliteDatabase(path)
-        await db.open()
-        await db.close()
-
-    asyncio.run(make())
-    return path
+    return make_migrated_file(tmp_path_factory.mktemp("schema"))
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
@@ -23,7 +25,20 @@ from antiphon.stores.generations.base import (
     RegenerateUnder,
     TurnToAccept,
 )
+from antiphon.stores.sql.database import SqliteDatabase
 from tests.ids import CountingIds
+
+
+def make_migrated_file(folder: Path) -> Path:
+    """An empty database with the current schema, made once and copied by each test: migrating takes its time."""
+
+    async def make() -> None:
+        db = SqliteDatabase(folder / "antiphon.db")
+        await db.open()
+        await db.close()
+
+    asyncio.run(make())
+    return folder / "antiphon.db"
 
 
 @dataclass

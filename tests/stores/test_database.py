@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,9 @@ from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.stores.sql.database import SqliteDatabase
 
 
-@pytest.fixture
-async def db(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
-    db = SqliteDatabase(tmp_path / "antiphon.db", busy_ms=50)
-    await db.open()
+@pytest.fixture(autouse=True)
+async def notes_table(db: SqliteDatabase) -> None:
     await db.write(lambda tx: tx.exec_driver_sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT"))
-    yield db
-    await db.close()
 
 
 def add(text: str) -> sa.TextClause:
@@ -131,7 +126,6 @@ async def test_a_short_writer_beside_a_running_server_is_waited_for(tmp_path: Pa
     server, command = SqliteDatabase(tmp_path / "antiphon.db"), SqliteDatabase(tmp_path / "antiphon.db")
     await server.open()
     await command.open()
-    await server.write(lambda tx: tx.exec_driver_sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT"))
     both = [db.write(lambda tx, number=number: tx.execute(add(str(number)))) for number in range(30) for db in (server, command)]
     await asyncio.gather(*both)
     assert len(await notes(server)) == 60
@@ -160,36 +154,33 @@ async def test_a_full_disk_is_said_and_recovered_from(db: SqliteDatabase) -> Non
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "antiphon.db").write_bytes(b"not a database, but long enough to look at" * 100)
-    db = SqliteDatabase(tmp_path / "antiphon.db")
+    (tmp_path / "other.db").write_bytes(b"not a database, but long enough to look at" * 100)
+    db = SqliteDatabase(tmp_path / "other.db")
     with pytest.raises(StoreUnavailable):
         await db.open()
     await db.close()
-    blocked = SqliteDatabase(tmp_path / "antiphon.db" / "below" / "antiphon.db")
+    blocked = SqliteDatabase(tmp_path / "other.db" / "below" / "antiphon.db")
     with pytest.raises(StoreUnavailable):
         await blocked.open()
     await blocked.close()
 
 
 async def test_a_closed_database_refuses_and_leaves_one_file(tmp_path: Path) -> None:
-    db = SqliteDatabase(tmp_path / "antiphon.db")
+    db = SqliteDatabase(tmp_path / "new" / "antiphon.db")
     with pytest.raises(StoreUnavailable):
         await db.read(lambda tx: None)
     await db.open()
     assert await asyncio.gather(*(db.read(lambda tx: tx.exec_driver_sql("SELECT 1").scalar_one()) for _ in range(8))) == [1] * 8
     await db.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["antiphon.db"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["antiphon.db"]
     for call in (db.read(lambda tx: None), db.write(lambda tx: None)):
         with pytest.raises(StoreUnavailable):
             await call
 
 
-async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    db = SqliteDatabase(tmp_path / "antiphon.db")
-    await db.open()
+async def test_a_newer_schema_is_refused(db: SqliteDatabase, tmp_path: Path) -> None:
     await db.write(lambda tx: tx.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
-    await db.close()
-    db = SqliteDatabase(tmp_path / "antiphon.db")
+    older = SqliteDatabase(tmp_path / "antiphon.db")
     with pytest.raises(ConfigErrors, match=r"store\.url: the database has schema 9999"):
-        await db.open()
-    await db.close()
+        await older.open()
+    await older.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
-from antiphon.core.clock import ManualClock
 from antiphon.core.ids import MessageId
-from antiphon.stores.accounts.sql import SqlAccounts
-from antiphon.stores.conversations.sql import SqlConversations
-from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.sql import schema
 from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.sql.tables import metadata
 from tests.contracts.scene import Scene
-from tests.ids import CountingIds
-
-
-@pytest.fixture
-async def db(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
-    db = SqliteDatabase(tmp_path / "antiphon.db")
-    await db.open()
-    yield db
-    await db.close()
 
 
 def definitions(tx: sa.Connection) -> dict[str, str]:
@@ -84,8 +70,7 @@ async def test_two_processes_may_migrate_at_once(tmp_path: Path) -> None:
         await db.close()
 
 
-async def test_the_database_refuses_to_move_a_message(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> None:
-    scene = Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+async def test_the_database_refuses_to_move_a_message(db: SqliteDatabase, scene: Scene) -> None:
     owner = scene.owner()
     head, other = await scene.conversation(owner), await scene.conversation(owner)
     first, second = await scene.exchange(owner, head.id), await scene.exchange(owner, head.id)
@@ -100,8 +85,7 @@ async def test_the_database_refuses_to_move_a_message(db: SqliteDatabase, clock:
     assert (await scene.conversations.message(owner, first.user_message_id or MessageId(""))).parent_id is None
 
 
-async def test_the_database_refuses_orphans(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> None:
-    scene = Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+async def test_the_database_refuses_orphans(db: SqliteDatabase, scene: Scene) -> None:
     owner = scene.owner()
     head, other = await scene.conversation(owner), await scene.conversation(owner)
     turn = await scene.exchange(owner, head.id)
@@ -114,8 +98,7 @@ async def test_the_database_refuses_orphans(db: SqliteDatabase, clock: ManualClo
         await db.write(lambda tx: tx.exec_driver_sql("INSERT INTO tenants VALUES ('tenant_1', 'x', 'not a number')"))
 
 
-async def test_an_end_leaves_one_outbox_row(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> None:
-    scene = Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+async def test_an_end_leaves_one_outbox_row(db: SqliteDatabase, scene: Scene) -> None:
     owner = scene.owner()
     turn = await scene.exchange(owner, (await scene.conversation(owner)).id)
     outbox = await db.read(lambda tx: tx.exec_driver_sql("SELECT tenant_id, kind, dedup_key, sent_at, payload FROM outbox").all())

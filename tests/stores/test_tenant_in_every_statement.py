@@ -6,23 +6,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from antiphon.core.clock import ManualClock
 from antiphon.core.ids import IdKind, KeyId, MessageId, TenantId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
-from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import ConversationPatch, Feedback
-from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
-from antiphon.stores.generations.sql import SqlGenerations
-from antiphon.stores.sql.database import SqliteDatabase
 from tests.contracts.scene import Scene
-from tests.ids import CountingIds
 
 ACROSS_TENANTS = {
     "count_open": "how busy the server is",
@@ -81,10 +74,7 @@ def test_the_inspection_itself(statement: str, named: bool) -> None:
     assert names_its_tenant(statement) is named
 
 
-async def test_every_statement_names_its_tenant(tmp_path: Path, clock: ManualClock, ids: CountingIds) -> None:
-    db = SqliteDatabase(tmp_path / "antiphon.db")
-    await db.open()
-    scene = Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+async def test_every_statement_names_its_tenant(scene: Scene) -> None:
     used: set[str] = set()
     refused: list[str] = []
     with statements_watched(used, refused):
@@ -92,7 +82,6 @@ async def test_every_statement_names_its_tenant(tmp_path: Path, clock: ManualClo
         await use_conversations_and_generations(scene)
     assert refused == []
     assert used == set(ACROSS_TENANTS)
-    await db.close()
 
 
 async def use_accounts(scene: Scene) -> None:

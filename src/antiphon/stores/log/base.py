@@ -16,7 +16,10 @@ from antiphon.core.ids import GenerationId
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Entries after a cursor, in order, without a gap. ``closed``: the last entry there is, is terminal and included or read."""
+    """Entries after a cursor, in order, without a gap, except that a ``Snapshot`` may stand for all entries before it.
+
+    ``closed``: the last entry there is, is terminal and included or read.
+    """
 
     entries: tuple[LogEntry, ...]
     closed: bool
