@@ -22,10 +22,10 @@ from antiphon.stores.accounts.base import Accounts
 
 SESSION_LIFETIME = timedelta(days=30)
 
-_CACHE_SECONDS = 3.0
+CACHE_SECONDS = 3.0
 _CACHE_ENTRIES = 4096
-_KEY = re.compile(r"ak_([0-9a-f]{32})[A-Za-z0-9_-]{43}([0-9a-f]{8})\Z", re.ASCII)
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z", re.ASCII)
+_KEY = re.compile(r"ak_([0-9a-f]{32})[A-Za-z0-9_-]{40,64}([0-9a-f]{8})\Z", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{40,64}\Z", re.ASCII)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_SECRET = bytes(32)
 
@@ -35,7 +35,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 def new_api_key(ids: IdSource) -> tuple[KeyId, str, bytes, str]:
     """A fresh key: its id, the text to show once, the hash to keep, the last four characters to recognise it by.
 
-    The text is ``ak_`` + the id's UUID in hex + 43 random characters + CRC-32 of all that, so a mistyped key costs no look-up.
+    The text is ``ak_`` + the id's UUID in hex + random characters + CRC-32 of all that, so a mistyped key costs no look-up.
     """
     key_id = KeyId(ids.new(IdKind.KEY))
     body = f"ak_{key_id.removeprefix('key_').replace('-', '')}{ids.secret(32)}"
@@ -189,7 +189,7 @@ class Authenticator:
         self._cache.pop(digest, None)
         while len(self._cache) >= _CACHE_ENTRIES:
             del self._cache[next(iter(self._cache))]
-        self._cache[digest] = _Cached(principal, self._clock.monotonic() + _CACHE_SECONDS)
+        self._cache[digest] = _Cached(principal, self._clock.monotonic() + CACHE_SECONDS)
         return principal
 
 

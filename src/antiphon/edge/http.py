@@ -8,6 +8,7 @@ on the plain ASGI interface after FastAPI has returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import structlog
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from antiphon.core.errors import AntiphonError, BodyTooLarge, FieldFault
 from antiphon.core.ids import IdKind
-from antiphon.edge.access import Exchange
+from antiphon.edge.access import AppState, Exchange
 from antiphon.edge.auth import Authenticator, header
 from antiphon.edge.body import MAX_BODY_BYTES
 from antiphon.edge.connection import ClientGone
@@ -36,7 +37,7 @@ from antiphon.edge.problems import (
 )
 from antiphon.edge.routes import ROUTERS
 from antiphon.edge.services import EdgeServices
-from antiphon.edge.static import StaticFiles, send_file
+from antiphon.edge.web_client import StaticFiles, send_file
 from antiphon.edge.stream import Streams
 
 OPENAI_PATHS = frozenset({"/v1/chat/completions"})
@@ -93,6 +94,7 @@ class EdgeApp:
     def __init__(self, services: EdgeServices, api: FastAPI) -> None:
         self._services = services
         self._api = api
+        self.streams = cast("AppState", cast("object", api.state)).streams
         self._static = StaticFiles(services.static_dir)
         self._headers = (*_HEADERS, _HSTS) if services.public_url.startswith("https://") else _HEADERS
 

@@ -22,7 +22,7 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
 KEEP_ALIVE_SECONDS = 75
 DRAIN_SECONDS = 3
-_LINGER_SECONDS = 5.0
+LINGER_SECONDS = 5.0
 _IGNORED_BODY_BYTES = 16 << 20
 _PIECE_BYTES = 8192
 _BACKLOG = 2048
@@ -66,10 +66,11 @@ class BoundedHttp(HttpToolsProtocol):
         if self._deadline is None and not self._in_body:
             self._arm(self.header_seconds)
         while data and not self.transport.is_closing():
-            piece = data if self._in_body else data[:_PIECE_BYTES]
+            in_headers = not self._in_body
+            piece = data[:_PIECE_BYTES] if in_headers else data
             data = data[len(piece) :]
             super().data_received(piece)
-            if not self._in_body and not self.transport.is_closing():
+            if in_headers and not self._in_body:
                 self._unparsed_bytes += len(piece)
                 if self._unparsed_bytes > HEADER_BYTES + _PIECE_BYTES:
                     self._refuse_headers()
@@ -123,7 +124,7 @@ class BoundedHttp(HttpToolsProtocol):
         """A reader that takes nothing must not keep a closed connection, and what is buffered for it, alive."""
         self.tasks.discard(task)
         if self.transport.is_closing():
-            self._linger = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+            self._linger = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def _count_header(self, size: int) -> None:
         self._header_bytes += size

@@ -29,7 +29,7 @@ from antiphon.edge.tail import Reader, Tail, Tails
 from antiphon.orchestrator.live import LiveState
 from antiphon.stores.conversations.base import Owner
 
-_RECHECK_SECONDS = 4.0
+RECHECK_SECONDS = 4.0
 _MISSING_CHECK_SECONDS = 1.0
 _RECONNECT_AFTER_MS = 500
 _RECONNECT_SPREAD_MS = 1500
@@ -144,7 +144,7 @@ class _Reading:
     async def run(self, number: int) -> None:
         """Write until the terminal event, the client's leaving, a revoked credential, or drain."""
         services = self._services
-        period = min(services.timing.ping_seconds, _RECHECK_SECONDS)
+        period = min(services.timing.ping_seconds, RECHECK_SECONDS)
         while not self._connection.gone:
             if services.state.draining or self._tail.failed:
                 spread = number * 97 % _RECONNECT_SPREAD_MS
@@ -256,7 +256,7 @@ class _Reading:
 
     async def _still_allowed(self) -> bool:
         now = self._services.clock.monotonic()
-        if now - self._allowed_at < _RECHECK_SECONDS:
+        if now - self._allowed_at < RECHECK_SECONDS:
             return True
         self._allowed_at = now
         try:

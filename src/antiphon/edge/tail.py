@@ -179,6 +179,11 @@ class Tails:
                 if self._running.get(generation_id) is running:
                     del self._running[generation_id]
 
+    @property
+    def running(self) -> int:
+        """Generations that somebody reads here."""
+        return len(self._running)
+
     def wake_all(self) -> None:
         """Wake every reader of every generation, for drain."""
         for running in self._running.values():

@@ -74,7 +74,7 @@ def _load(folder: Path) -> dict[str, StaticFile]:
     if not folder.is_dir():
         return files
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix not in suffixes:
+        if path.is_file() and not path.is_symlink() and path.suffix not in suffixes:
             name = "/" + path.relative_to(folder).as_posix()
             files[name] = StaticFile(
                 content=path.read_bytes(),
