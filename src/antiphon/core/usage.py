@@ -36,9 +36,7 @@ class UsageRecord:
     finished_at: datetime
 
 
-def usage_of(
-    generation: Generation, usage: Usage, *, finish_reason: str | None, estimated: bool, finished_at: datetime
-) -> UsageRecord:
+def usage_of(generation: Generation, usage: Usage, *, finish_reason: str | None, estimated: bool, finished_at: datetime) -> UsageRecord:
     """The record of a stored generation that ends now."""
     return UsageRecord(
         generation_id=generation.id,
