@@ -75,7 +75,7 @@ function isClosed(raw: string): boolean {
   return lines.length > 1 && last.startsWith(fence) && /^(`+|~+)$/.test(last);
 }
 
-const options = { gfm: true, breaks: false, renderer: new TextRenderer() };
+const options = { gfm: true, breaks: true, renderer: new TextRenderer() };
 
 /** The HTML of one block, not yet sanitised; two equal results need no new nodes. */
 export function blockHtml(token: Token): string {

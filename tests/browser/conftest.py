@@ -1,0 +1,94 @@
+"""A real browser in front of a real server with reference pools."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
+from tests.browser.chat import Chat
+from tests.system.served import Server, reference_config
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+NASTY = """
+[[pools]]
+name = "nasty"
+model = "reference-nasty"
+engine = "reference"
+vocabulary = "nasty"
+output_tokens_per_s = 200
+context_tokens = 4096
+blocks = 2048
+"""
+
+expect.set_options(timeout=15_000)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as playwright:
+        try:
+            opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except PlaywrightError as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    config = reference_config(output_tokens_per_s=50, extra=NASTY).replace('name = "free"', 'name = "free"\nmodels = ["small", "nasty"]')
+    shared = Server(tmp_path_factory.mktemp("browser") / "data", config)
+    shared.start()
+    yield shared
+    shared.end()
+
+
+@pytest.fixture(scope="session")
+def signed_in(browser: Browser, server: Server) -> StorageState:
+    """The owner's session, made by opening the sign-in link."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.link)
+    expect(page.get_by_test_id("composer")).to_be_visible()
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def context(browser: Browser, signed_in: StorageState) -> Iterator[BrowserContext]:
+    """The owner's browser; no test may make the page fail or ask another host for anything."""
+    made = browser.new_context(storage_state=signed_in, viewport={"width": 1200, "height": 800})
+    faults: list[str] = []
+    hosts: set[str] = set()
+    made.on("weberror", lambda error: faults.append(str(error.error)))
+    made.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
+    made.on("request", lambda request: hosts.add(request.url.partition("://")[2].partition("/")[0]))
+    yield made
+    made.close()
+    assert not faults
+    assert len(hosts) <= 1, hosts
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server) -> Page:
+    opened = context.new_page()
+    opened.goto(server.url)
+    expect(opened.get_by_test_id("composer")).to_be_visible()
+    return opened
+
+
+@pytest.fixture
+def chat(page: Page, server: Server) -> Chat:
+    return Chat(page, server)
+
+
+@pytest.fixture(scope="session")
+def static_folder() -> Path:
+    return Path(__file__).parents[2] / "src" / "antiphon" / "edge" / "static"
