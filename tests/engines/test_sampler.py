@@ -33,6 +33,7 @@ def shares(count: int = 4000, **values: float) -> list[float]:
 def test_temperature_zero_takes_the_most_probable() -> None:
     assert shares(10, temperature=0.0) == [1.0, 0, 0, 0, 0]
     assert shares(10, top_k=1) == [1.0, 0, 0, 0, 0]
+    assert shares(10, temperature=1e-45) == [1.0, 0, 0, 0, 0]
 
 
 def test_draws_follow_the_distribution() -> None:
@@ -74,6 +75,12 @@ def test_every_draw_is_in_the_nucleus(seed: int, temperature: float, top_p: floa
     weights = np.exp((logits[0].astype(np.float64) - logits.max()) / temperature)
     more_probable = weights[weights > weights[token] * (1 + 1e-5)].sum() / weights.sum()
     assert more_probable < top_p + 1e-5
+
+
+def test_a_whole_vocabulary_is_drawn_as_its_stretches_say() -> None:
+    logits = np.zeros((1, 1000), np.float32)
+    drawn = np.array([sample(logits, [row(position)])[0] for position in range(4000)])
+    assert np.array_equal(drawn, np.floor([uniform(0, position) * 1000 for position in range(4000)]))
 
 
 def test_noise_is_uniform_and_differs_by_seed_and_position() -> None:

@@ -49,7 +49,6 @@ class GgufModel:
     """The part of a GGUF file that OpenVINO does not need."""
 
     family: str
-    title: str
     tokenizer: TokenizerFile
 
 
@@ -62,7 +61,7 @@ def read_gguf(path: Path) -> GgufModel:
     kind = _string(reader, "tokenizer.ggml.model")
     if kind != "gpt2":
         raise ModelUnusable(f"{path.name} has a tokenizer of kind {kind or 'unknown'!r}; supported is byte-level BPE (gpt2).")
-    return GgufModel(family=family, title=_string(reader, "general.name"), tokenizer=_tokenizer(reader, path, family))
+    return GgufModel(family=family, tokenizer=_tokenizer(reader, path, family))
 
 
 def _open(path: Path) -> GGUFReader:

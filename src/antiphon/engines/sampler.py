@@ -18,6 +18,8 @@ from antiphon.engines.base import SampleRow
 
 _MASK = (1 << 64) - 1
 _FIRST_DISTANCE = 6.0
+_STRETCH = 256
+_GREEDY_BELOW = 1e-3  # scaling by 1/temperature would leave float32
 _NEGLIGIBLE = 30.0
 """Natural logarithm of a ratio of weights that float32 sums cannot see over any real vocabulary."""
 
@@ -26,7 +28,9 @@ def sample(logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> list[int]:
     """One token id per row. ``logits`` is [rows, vocabulary], unscaled; it is not changed."""
     best = logits.argmax(axis=1)
     return [
-        int(best[index]) if row.sampling.temperature <= 0 or row.sampling.top_k == 1 else _draw(logits[index], int(best[index]), row)
+        int(best[index])
+        if row.sampling.temperature < _GREEDY_BELOW or row.sampling.top_k == 1
+        else _draw(logits[index], int(best[index]), row)
         for index, row in enumerate(rows)
     ]
 
@@ -46,18 +50,37 @@ def _splitmix64(state: int) -> int:
 
 def _draw(logits: NDArray[np.float32], best: int, row: SampleRow) -> int:
     sampling = row.sampling
+    noise = uniform(sampling.seed, row.position)
     top = logits[best]
     per_logit = np.float32(1.0 / sampling.temperature)
+    some = 0 < sampling.top_k < len(logits)
+    if sampling.top_p >= 1.0 and not some:
+        return _pick_from_all(np.exp((logits - top) * per_logit), noise)
     lowest = float(top) - _NEGLIGIBLE * sampling.temperature
-    if 0 < sampling.top_k < len(logits):
+    if some:
         lowest = max(lowest, float(np.partition(logits, len(logits) - sampling.top_k)[len(logits) - sampling.top_k]))
-    if sampling.top_p < 1.0:
-        ids, weights = _nucleus(logits, top, per_logit, lowest, sampling.top_p)
-    else:
+    if sampling.top_p >= 1.0:
         ids, weights = _from(lowest, logits, top, per_logit)
+    else:
+        ids, weights = _nucleus(logits, top, per_logit, lowest, sampling.top_p)
+    return int(ids[_pick(weights, noise)])
+
+
+def _pick(weights: NDArray[np.float32], noise: float) -> int:
+    """The index whose share of the cumulated weights holds ``noise``."""
     cumulated = weights.cumsum(dtype=np.float64)
-    noise = uniform(sampling.seed, row.position) * float(cumulated[-1])
-    return int(ids[min(int(np.searchsorted(cumulated, noise, side="right")), len(ids) - 1)])
+    return min(int(np.searchsorted(cumulated, noise * float(cumulated[-1]), side="right")), len(weights) - 1)
+
+
+def _pick_from_all(weights: NDArray[np.float32], noise: float) -> int:
+    """As ``_pick``, but cumulating only stretches of the vocabulary and then the one that holds ``noise``."""
+    starts = np.arange(0, len(weights), _STRETCH)
+    before = np.concatenate(([0.0], np.add.reduceat(weights, starts).cumsum(dtype=np.float64)))
+    wanted = noise * float(before[-1])
+    stretch = min(int(np.searchsorted(before, wanted, side="right")) - 1, len(starts) - 1)
+    inside = weights[starts[stretch] : starts[stretch] + _STRETCH].cumsum(dtype=np.float64)
+    at = int(np.searchsorted(inside, wanted - float(before[stretch]), side="right"))
+    return int(starts[stretch]) + min(at, len(inside) - 1)
 
 
 def _nucleus(
