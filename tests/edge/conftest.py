@@ -17,9 +17,13 @@ from antiphon.engines.reference import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
 from tests.edge.site import Person, Site
 
+PREFILL = {"quick": 0.0, "slow": 3000.0}
+
 
 def _pool(name: str, tokens_per_s: float) -> PoolRuntime:
-    spec = PoolSpec(name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=0, vocabulary="nasty")
+    spec = PoolSpec(
+        name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=PREFILL[name], vocabulary="nasty"
+    )
     replica = ReplicaSpec(
         pool=name,
         engine="reference",
@@ -27,6 +31,7 @@ def _pool(name: str, tokens_per_s: float) -> PoolRuntime:
         model_path="",
         context_tokens=4096,
         output_tokens_per_s=tokens_per_s,
+        prefill_tokens_per_s=PREFILL[name],
         vocabulary="nasty",
     )
     return PoolRuntime(spec, replica, ReferenceTokenizer("nasty"))

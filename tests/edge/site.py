@@ -130,7 +130,7 @@ class Site:
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         """A client without credentials."""
-        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False, verify=False)
         self._clients.append(client)
         return client
 

@@ -314,7 +314,10 @@ async def test_health_and_models(site: Site, ada: Person) -> None:
     assert ready.json() == {"ready": True, "checks": {"store": True, "log": True, "pools": True}}
     models = (await ada.http.get("/v1/models")).json()
     assert models["object"] == "list"
-    assert [(model["id"], model["status"], model["allowed"]) for model in models["data"]] == [("quick", "ready", True), ("slow", "ready", True)]
+    assert [(model["id"], model["status"], model["allowed"]) for model in models["data"]] == [
+        ("quick", "ready", True),
+        ("slow", "ready", True),
+    ]
 
 
 async def test_the_web_client(gateway: Gateway, tmp_path: Path) -> None:

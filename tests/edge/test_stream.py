@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import httpx
 import pytest
+from starlette.types import Message
 
+from antiphon.core.events import Delta, Done, LogEntry
 from antiphon.core.generation import GenerationStatus
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.telemetry import STREAMS_OPEN
 from antiphon.edge.sse import SseDecoder, SseEvent
+from antiphon.edge.stream import Viewer
 from antiphon.inference.gateway import Gateway
+from antiphon.stores.conversations.base import Owner
 from tests.edge.site import Person, Site
 
 LIVE = {"status", "title", "reconnect"}
@@ -72,9 +77,7 @@ async def test_every_place_of_a_finished_stream(ada: Person, finished: dict[str,
     assert SseDecoder().feed(by_query.content) == whole[1:]
 
 
-@pytest.mark.parametrize(
-    "cursor", ["99-3", "999999", "1-999999", "garbage", "-1", "1-", "x" * 10_000, "1-2-3"]
-)
+@pytest.mark.parametrize("cursor", ["99-3", "999999", "1-999999", "garbage", "-1", "1-", "x" * 10_000, "1-2-3"])
 async def test_a_cursor_of_nowhere_gets_one_snapshot(ada: Person, finished: dict[str, str], cursor: str) -> None:
     whole = logged(await ada.read(finished["generation_id"]))
     events = await ada.read(finished["generation_id"], cursor)
@@ -153,8 +156,9 @@ async def test_a_gone_reader_is_noticed_at_once_and_stops_nothing(ada: Person, s
     assert logged(await ada.read(sent["generation_id"]))[-1].name == "done"
 
 
-async def test_silence_is_broken_by_pings(ada: Person, site: Site) -> None:
-    """A generation that waits for ever: its row is there, its log is open and empty."""
+@pytest.fixture
+async def waiting(ada: Person, site: Site) -> AsyncIterator[GenerationId]:
+    """A generation that nobody writes: its row is there, its log is open and empty, and the test may fill it as epoch 1."""
     generation = GenerationId(site.ids.new(IdKind.GENERATION))
     sent = await ada.send(await ada.conversation())
     await ada.read(sent["generation_id"])
@@ -162,14 +166,129 @@ async def test_silence_is_broken_by_pings(ada: Person, site: Site) -> None:
     far = row.created_at.replace(year=2999)
     site.state.generations[generation] = replace(row, id=generation, status=GenerationStatus.RUNNING, lease_until=far)
     await site.log.open(generation, 1)
+    yield generation
+    await site.log.discard(generation)
+    del site.state.generations[generation]
+
+
+def deltas(first: int, count: int) -> list[LogEntry]:
+    return [LogEntry(1, seq, Delta(f"{seq} ")) for seq in range(first, first + count)]
+
+
+END = Done("stop", 1, 0, 1, 0, 1, 1, None, "m", "m")
+
+
+async def test_silence_is_broken_by_pings(ada: Person, waiting: GenerationId) -> None:
     received = b""
-    async with ada.http.stream("GET", f"/v1/generations/{generation}/stream") as answer:
+    async with ada.http.stream("GET", f"/v1/generations/{waiting}/stream") as answer:
         async for chunk in answer.aiter_raw():
             received += chunk
             if received.count(b": ping\n\n") == 2:
                 break
     assert received == b"retry: 2000\n\n: ping\n\n: ping\n\n"
-    del site.state.generations[generation]
+
+
+async def test_a_long_log_is_replayed_whole(ada: Person, site: Site, waiting: GenerationId) -> None:
+    """Longer than a page and than the ring: a reader that comes late misses nothing, and neither does one who was there."""
+    there = asyncio.create_task(ada.read(waiting))
+    await asyncio.sleep(0.1)
+    for first in range(1, 2001, 100):
+        await site.log.append(waiting, deltas(first, 100))
+        await asyncio.sleep(0)
+    late = asyncio.create_task(ada.read(waiting))
+    resumed = asyncio.create_task(ada.read(waiting, "1-7"))
+    await asyncio.sleep(0.05)
+    await site.log.append(waiting, [LogEntry(1, 2001, END)])
+    expected = "".join(f"{seq} " for seq in range(1, 2001))
+    assert text_of(await there) == expected
+    whole = await late
+    assert [event.name for event in whole] == ["delta"] * 2000 + ["done"]
+    assert text_of(whole) == expected
+    assert text_of(await resumed) == expected.removeprefix("1 2 3 4 5 6 7 ")
+
+
+async def test_a_slow_reader_gets_one_snapshot(ada: Person, site: Site, waiting: GenerationId) -> None:
+    """Straight on the ASGI interface, where the test decides when a send returns."""
+    may_send, left = asyncio.Event(), asyncio.Event()
+    may_send.set()
+    decoder, events = SseDecoder(), list[SseEvent]()
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        await may_send.wait()
+        events.extend(decoder.feed(message.get("body", b"")))
+
+    async def allowed() -> None:
+        pass
+
+    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, allowed)
+    streaming = asyncio.create_task(site.app.streams.stream(viewer)({"type": "http"}, receive, send))
+    await site.log.append(waiting, deltas(1, 3))
+    await _until(lambda: len(events) == 3)
+    may_send.clear()
+    await site.log.append(waiting, deltas(4, 1))
+    await asyncio.sleep(0.05)
+    for first in range(5, 1005, 50):
+        await site.log.append(waiting, deltas(first, 50))
+        await asyncio.sleep(0.001)
+    may_send.set()
+    await site.log.append(waiting, [LogEntry(1, 1005, END)])
+    async with asyncio.timeout(2):
+        await streaming
+    assert [event.name for event in events] == ["delta"] * 4 + ["snapshot", "done"]
+    assert text_of(events) == "".join(f"{seq} " for seq in range(1, 1005))
+    assert [event.last_event_id for event in events[-2:]] == ["1-1004", "1-1005"]
+
+
+async def test_a_reader_that_takes_nothing_is_given_up(
+    ada: Person, site: Site, waiting: GenerationId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.edge.connection.SEND_SECONDS", 0.1)
+
+    async def never(*_: object) -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def allowed() -> None:
+        pass
+
+    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, allowed)
+    async with asyncio.timeout(1):
+        await site.app.streams.stream(viewer)({"type": "http"}, never, never)
+    assert not site.app.streams.tails.running
+
+
+async def test_a_log_that_vanishes_sends_its_readers_to_the_store(ada: Person, site: Site, waiting: GenerationId) -> None:
+    reading = asyncio.create_task(ada.read(waiting))
+    await site.log.append(waiting, deltas(1, 2))
+    await asyncio.sleep(0.1)
+    await site.log.discard(waiting)
+    async with asyncio.timeout(2):
+        events = await reading
+    assert [event.name for event in events] == ["delta", "delta", "reconnect"]
+
+
+async def test_a_generation_whose_log_comes_late(ada: Person, site: Site, waiting: GenerationId) -> None:
+    await site.log.discard(waiting)
+    reading = asyncio.create_task(ada.read(waiting))
+    await asyncio.sleep(0.3)
+    await site.log.open(waiting, 1)
+    await site.log.append(waiting, [*deltas(1, 2), LogEntry(1, 3, END)])
+    async with asyncio.timeout(2):
+        assert [event.name for event in await reading] == ["delta", "delta", "done"]
+
+
+async def test_prefill_is_shown_before_the_first_text(ada: Person) -> None:
+    sent = await ada.send(await ada.conversation(), "word " * 900, model="slow", params={"max_tokens": 4})
+    events = await ada.read(sent["generation_id"])
+    names = [event.name for event in events]
+    states = [json.loads(event.data) for event in events if event.name == "status"]
+    assert states and all(state["state"] in {"queued", "prefill"} for state in states)
+    assert max(index for index, name in enumerate(names) if name == "status") < names.index("delta")
+    assert all(event.last_event_id in {"", "1-1"} for event in events if event.name == "status")
 
 
 async def test_cancel_while_reading(ada: Person) -> None:
@@ -220,8 +339,14 @@ async def test_drain_sends_readers_elsewhere(gateway: Gateway) -> None:
         await site.close()
 
 
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
 async def _streams_open(site: Site) -> int:
-    async with httpx.AsyncClient(base_url=site.url, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=site.url, trust_env=False, verify=False) as client:
         text = (await client.get("/metrics")).text
     line = next(line for line in text.splitlines() if line.startswith(STREAMS_OPEN.name + " "))
     return int(float(line.split()[1]))

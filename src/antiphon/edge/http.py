@@ -37,8 +37,8 @@ from antiphon.edge.problems import (
 )
 from antiphon.edge.routes import ROUTERS
 from antiphon.edge.services import EdgeServices
-from antiphon.edge.web_client import StaticFiles, send_file
 from antiphon.edge.stream import Streams
+from antiphon.edge.web_client import StaticFiles, send_file
 
 OPENAI_PATHS = frozenset({"/v1/chat/completions"})
 
@@ -58,6 +58,8 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 _NO_STORE = (b"cache-control", b"no-store")
 _MAX_FAULTS = 20
+_LENGTH_DIGITS = 18
+_LOGGED_PATH = 200
 _MAX_PATH_PART = 100
 
 _log = structlog.get_logger(__name__)
@@ -116,7 +118,7 @@ class EdgeApp:
                 _log.info(
                     "request",
                     method=scope["method"],
-                    path=scope["path"],
+                    path=_logged_path(scope),
                     status=answer.status,
                     ms=round((self._services.clock.monotonic() - began) * 1000),
                     user_id=None if exchange.principal is None else exchange.principal.user_id,
@@ -130,7 +132,7 @@ class EdgeApp:
         except Exception as error:  # noqa: BLE001 - the last place where an error becomes an answer
             problem = problem_of(error)
             if problem is INTERNAL:
-                _log.exception("request_failed", path=scope["path"])
+                _log.exception("request_failed", path=_logged_path(scope))
             if answer.status is None:
                 await problem_response(problem, scope)(scope, receive, answer.send)
 
@@ -165,12 +167,13 @@ class _Answer:
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:
     """``receive`` that counts the body's bytes, whatever ``Content-Length`` says; raises ``BodyTooLarge``, ``ClientGone``."""
-    announced = header(scope["headers"], b"content-length")
+    announced = header(scope["headers"], b"content-length") or ""
+    too_large = announced.isdecimal() and (len(announced) > _LENGTH_DIGITS or int(announced) > MAX_BODY_BYTES)
     received = 0
 
     async def receive_bounded() -> Message:
         nonlocal received
-        if announced is not None and announced.isdigit() and int(announced) > MAX_BODY_BYTES:
+        if too_large:
             raise BodyTooLarge
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -181,6 +184,11 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
         return message
 
     return receive_bounded
+
+
+def _logged_path(scope: Scope) -> str:
+    """The path as it was sent, percent-encoded, so that it cannot forge a log line; never the query, which may hold a token."""
+    return str(scope["raw_path"], "ascii", "replace")[:_LOGGED_PATH]
 
 
 def problem_response(problem: Problem, scope: Scope) -> Response:

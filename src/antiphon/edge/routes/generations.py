@@ -64,11 +64,8 @@ async def cancel_generation(
 
 async def _shown(services: EdgeServices, owner: Owner, generation: Generation) -> GenerationAnswer:
     state = await services.log.state(generation.id)
-    if generation.status.terminal or state is None:
-        message = await services.conversations.message(owner, generation.message_id)
-        text = message.content
-    else:
-        text = state.text
+    # A message that was continued holds more than this generation wrote, so the log is asked first.
+    text = state.text if state is not None else (await services.conversations.message(owner, generation.message_id)).content
     live = None if generation.status.terminal else services.runner.live(generation.id)
     queued = live.event if live is not None and isinstance(live.event, Queued) else None
     progress = Progress(

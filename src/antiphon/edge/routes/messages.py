@@ -102,7 +102,8 @@ def turn_params(params: Params | None) -> TurnParams:
 def _answer(accepted: Accepted, caller: Principal, request: Request) -> Response:
     """202 with the ids where JSON was asked for, else the stream from its start."""
     replayed = ((b"idempotency-replayed", b"true"),) if accepted.replayed else ()
-    if "application/json" in request.headers.get("accept", ""):
+    accepts = request.headers.get("accept", "").lower()
+    if "application/json" in accepts and "text/event-stream" not in accepts:
         response = JSONResponse(accepted_answer_body(accepted), status_code=202)
         response.raw_headers.extend(replayed)
         return response
