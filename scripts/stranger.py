@@ -10,7 +10,6 @@ The last line printed is JSON: seconds of ``clone``, ``ready``, ``first_delta`` 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import queue
@@ -109,8 +108,7 @@ def serving(clone: Path, environ: Mapping[str, str], watch: Stopwatch) -> Iterat
     try:
         yield Server(process, _link(lines, watch))
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+        process.terminate()  # make hands it on to the server
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
