@@ -74,7 +74,7 @@ def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:
         from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
 
         return ReferenceExecutor(spec), ReferenceTokenizer(spec.vocabulary)
-    _forbid_telemetry()
+    forbid_telemetry()
     from antiphon.engines.openvino import OpenVinoExecutor
     from antiphon.engines.tokenizer import load_tokenizer
 
@@ -88,7 +88,7 @@ def _limit_threads() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def _forbid_telemetry() -> None:
+def forbid_telemetry() -> None:
     """OpenVINO's import would report to its maker, from a forked child; without this package it falls back to a stub."""
     sys.modules["openvino_telemetry"] = ModuleType("openvino_telemetry")
 

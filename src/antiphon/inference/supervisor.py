@@ -144,7 +144,10 @@ class Supervisor:
 
     async def _run(self) -> None:
         while not self._closing.is_set():
-            await self._live_once()
+            try:
+                await self._live_once()
+            except Exception:
+                log.exception("supervision_failed", replica=self._replica.replica_id)
             if self._closing.is_set():
                 return
             now = self._clock.monotonic()
