@@ -101,9 +101,6 @@ function Announcer({ thread }: { thread: Thread }) {
     if (status === "streaming") said.value = wait?.startsWith("Queued") ? wait : "Answering";
     else if (said.value !== "") said.value = status === "complete" ? "Answer ready" : status === "cancelled" ? "Stopped" : "The answer failed";
   }, [status, wait]);
-  useEffect(() => {
-    said.value = "";
-  }, [thread]);
   return (
     <div class="visually-hidden" role="status" aria-live="polite">
       {said.value}
@@ -120,8 +117,8 @@ function Main() {
     <main class={empty && state === "ready" && !broken ? "main fresh" : "main"} id="main">
       <Header />
       {broken ? <Missing thread={thread} /> : empty ? state === "ready" && <Welcome /> : <ThreadPane key={threadKey(thread)} thread={thread} />}
-      {!broken && <Composer thread={thread} />}
-      <Announcer thread={thread} />
+      {!broken && <Composer key={`composer ${threadKey(thread)}`} thread={thread} />}
+      <Announcer key={`announcer ${threadKey(thread)}`} thread={thread} />
     </main>
   );
 }

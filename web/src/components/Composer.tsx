@@ -83,7 +83,9 @@ export function Composer({ thread }: { thread: Thread }) {
   };
   const save = () => {
     clearTimeout(saving.current);
-    if (field.current) writeDraft(thread.id.peek(), field.current.value);
+    if (!field.current) return;
+    const parts = [thread.unsent.peek(), thread.queued.peek(), field.current.value];
+    writeDraft(thread.id.peek(), parts.filter((part) => part !== null && part !== "").join("\n"));
   };
   const giveBack = (text: string) => {
     const typed = field.current?.value ?? "";
@@ -125,10 +127,11 @@ export function Composer({ thread }: { thread: Thread }) {
       save();
       return;
     }
-    clearTimeout(saving.current);
     put("");
     area.focus();
-    if (!(await thread.send(text))) thread.returned.value = text;
+    const sending = thread.send(text);
+    save();
+    if (!(await sending)) thread.returned.value = text;
   };
 
   const key = (event: KeyboardEvent) => {

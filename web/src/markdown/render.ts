@@ -47,9 +47,8 @@ class TextRenderer extends Renderer {
   }
 
   override code(token: Tokens.Code): string {
-    const language = (token.lang ?? "").trim().split(/\s+/)[0] ?? "";
-    const closed = !token.raw.startsWith("`") && !token.raw.startsWith("~") ? true : isClosed(token.raw);
-    const body = closed ? highlight(token.text, language.toLowerCase()) : escape(token.text);
+    const language = languageOf(token);
+    const body = isClosed(token.raw) ? highlight(token.text, language.toLowerCase()) : escape(token.text);
     return `<div class="code" dir="ltr"><div class="code-head"><span class="code-lang">${escape(language || "text")}</span></div><pre><code>${body}\n</code></pre></div>`;
   }
 
@@ -73,6 +72,17 @@ function isClosed(raw: string): boolean {
   const lines = raw.trimEnd().split("\n");
   const last = lines.at(-1)?.trim() ?? "";
   return lines.length > 1 && last.startsWith(fence) && /^(`+|~+)$/.test(last);
+}
+
+function languageOf(token: Tokens.Code): string {
+  return (token.lang ?? "").trim().split(/\s+/)[0] ?? "";
+}
+
+/** Language and text of a code block whose fence is still open. */
+export function openCode(token: Token): { language: string; text: string } | undefined {
+  if (token.type !== "code" || isClosed(token.raw)) return undefined;
+  const code = token as Tokens.Code;
+  return { language: languageOf(code) || "text", text: `${code.text}\n` };
 }
 
 const options = { gfm: true, breaks: true, renderer: new TextRenderer() };

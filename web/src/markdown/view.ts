@@ -1,5 +1,5 @@
 import { BlockSplitter, type Block } from "./blocks";
-import { blockHtml, blockNodes } from "./render";
+import { blockHtml, blockNodes, openCode } from "./render";
 
 /** Keeps an element's children in step with a growing markdown text; blocks that did not change keep their nodes. */
 export class MarkdownView {
@@ -24,10 +24,15 @@ export class MarkdownView {
     for (let at = from; at < blocks.length; at += 1) {
       const block = blocks[at];
       if (block === undefined) continue;
+      const place = this.place(at);
+      const growing = openCode(block.token);
+      if (growing && growCode(place, growing)) {
+        this.html[at] = "";
+        continue;
+      }
       const html = blockHtml(block.token);
       if (this.html[at] === html) continue;
-      const place = this.place(at);
-      if (!growCode(place, html, this.html[at])) place.replaceChildren(blockNodes(html));
+      place.replaceChildren(blockNodes(html));
       this.html[at] = html;
     }
     while (this.root.children.length > blocks.length) this.root.lastElementChild?.remove();
@@ -44,13 +49,18 @@ export class MarkdownView {
   }
 }
 
-/** A code block that only grew keeps its nodes, so that its scroll position and its copy button stay under the hand. */
-function growCode(place: HTMLElement, html: string, before: string | undefined): boolean {
-  if (before === undefined || !html.startsWith('<div class="code"') || !before.startsWith('<div class="code"')) return false;
-  const now = blockNodes(html);
-  const fresh = now.querySelector("code");
+/** An open code block that grew keeps its nodes, so that its scroll position and its copy button stay under the hand. */
+function growCode(place: HTMLElement, code: { language: string; text: string }): boolean {
   const shown = place.querySelector("code");
-  if (!fresh || !shown || place.querySelector(".code-lang")?.textContent !== now.querySelector(".code-lang")?.textContent) return false;
-  shown.replaceChildren(...fresh.childNodes);
+  if (!shown || place.querySelector(".code-lang")?.textContent !== code.language) return false;
+  const text = shown.firstChild;
+  if (text instanceof Text && shown.childNodes.length === 1) {
+    const before = text.data.replace(/\n$/, "");
+    if (code.text.startsWith(before)) {
+      text.replaceData(before.length, text.data.length - before.length, code.text.slice(before.length));
+      return true;
+    }
+  }
+  shown.textContent = code.text;
   return true;
 }

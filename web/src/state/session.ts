@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import { api, onSignedOut, Problem, type Me, type Model } from "../api";
+import { forgetDrafts } from "./drafts";
 
 export type SessionState = "starting" | "in" | "out" | "unreachable";
 
@@ -48,7 +49,9 @@ export async function useToken(token: string): Promise<boolean> {
 export async function enter(): Promise<void> {
   for (let delay = 500; ; delay = Math.min(delay * 2, 8000)) {
     try {
-      me.value = await api.me();
+      const found = await api.me();
+      if (me.value !== null && me.value.user_id !== found.user_id) return location.assign("/");
+      me.value = found;
       session.value = "in";
       signInFault.value = null;
       void refreshModels();
@@ -66,8 +69,8 @@ export async function enter(): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await api.signOut().catch(() => undefined);
-  session.value = "out";
-  me.value = null;
+  forgetDrafts();
+  location.assign("/");
 }
 
 let modelTimer: ReturnType<typeof setTimeout> | undefined;

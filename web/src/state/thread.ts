@@ -4,7 +4,7 @@ import { randomId } from "../ids";
 import { GenerationStream } from "../stream";
 import { announceTurn } from "./channel";
 import { conversations, patchConversation, refreshConversations, upsertConversation } from "./conversations";
-import { writeDraft } from "./drafts";
+import { settleDraft } from "./drafts";
 import { draftMessage, MessageView } from "./message";
 import { chosenModel, models } from "./session";
 
@@ -34,6 +34,8 @@ export class Thread {
   readonly anchor = signal<string | null>(null);
   /** Text that a refusal gives back to the composer. */
   readonly returned = signal<string | null>(null);
+  /** Text on its way to the server, not accepted yet. */
+  readonly unsent = signal<string | null>(null);
   /** The next message, typed while an answer was running. */
   readonly queued = signal<string | null>(null);
   readonly running = computed(() => this.views.value.find((view) => view.data.value.status === "streaming") ?? null);
@@ -93,9 +95,12 @@ export class Thread {
   }
 
   /** Sends `content` at the end of the shown path. */
-  send(content: string): Promise<boolean> {
+  async send(content: string): Promise<boolean> {
     const last = this.views.value.at(-1);
-    return this.turn(content, last?.id ?? null, this.views.value, []);
+    this.unsent.value = content;
+    const sent = await this.turn(content, last?.id ?? null, this.views.value, []);
+    this.unsent.value = null;
+    return sent;
   }
 
   /** Sends another wording of a user message: a new branch beside it. */
@@ -239,9 +244,9 @@ export class Thread {
       settle(answer, accepted.message_id, id, accepted.user_message_id);
       if (fresh) {
         this.id.value = id;
-        writeDraft(null, "");
         onAdopted(this, id);
-      } else writeDraft(id, "");
+      }
+      if (content !== null) settleDraft(fresh ? null : id, id, content);
       this.touchList(id, fresh, content, accepted.message_id);
     });
     this.accepted(accepted, answer);
