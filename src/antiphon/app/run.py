@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _READY_SECONDS = 600.0
 _PORTS_TRIED = 50
+_SAME_SIGNAL_S = 1.0
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
 
@@ -42,7 +43,7 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
         with DataFolder(config.data_dir).held() as hold:
             pull_missing_default(config.models_dir, config.pools)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(_serve(config, hold, ready_file))
+                return runner.run(_serve(config, hold, log_format=log_format, ready_file=ready_file))
     except (ConfigErrors, DataFolderInUse) as fault:
         sys.stderr.write(f"{fault}\n")
         return _EXIT_USAGE
@@ -51,9 +52,9 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
         return _EXIT_FAILED
 
 
-async def _serve(config: Config, hold: FolderHold, ready_file: Path | None) -> int:
+async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, ready_file: Path | None) -> int:
     stop = _stop_event()
-    async with open_server(config) as server:
+    async with open_server(config, log_format) as server:
         await server.gateway.start()
         await server.runner.start()
         async with _listening(server, config) as port, _background(server):
@@ -69,15 +70,22 @@ async def _serve(config: Config, hold: FolderHold, ready_file: Path | None) -> i
 
 
 def _stop_event() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; a second one ends the process at once, without a drain."""
+    """Set by the first SIGTERM or SIGINT; another one, ``_SAME_SIGNAL_S`` later or more, ends the process without a drain.
+
+    One wish may arrive twice: from a terminal's or supervisor's process group, and forwarded by ``make``.
+    """
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first_at = 0.0
 
     def on_signal(number: int) -> None:
-        if stop.is_set():
+        nonlocal first_at
+        if not stop.is_set():
+            first_at = loop.time()
+            stop.set()
+        elif loop.time() - first_at >= _SAME_SIGNAL_S:
             os._exit(128 + number)
-        stop.set()
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return stop

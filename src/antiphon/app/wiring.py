@@ -14,6 +14,7 @@ from pathlib import Path
 from antiphon import __version__
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
+from antiphon.app.logging import LogFormat
 from antiphon.app.models import model_folder
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.clock import Clock
@@ -65,7 +66,7 @@ async def open_accounts(config: Config) -> AsyncGenerator[Accounts]:
 
 
 @asynccontextmanager
-async def open_server(config: Config) -> AsyncGenerator[Server]:
+async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[Server]:
     """Open store and log, and build every plane over them; closed in the opposite order, whatever happens in between.
 
     Raises ``ModelUnusable`` for a pool whose model is missing, ``StoreUnavailable`` or ``DiskFull``.
@@ -78,7 +79,7 @@ async def open_server(config: Config) -> AsyncGenerator[Server]:
         stack.push_async_callback(database.close)
         log = await _open_log(config, clock)
         stack.push_async_callback(log.close)
-        gateway = Gateway(pools, clock, telemetry, runtime_dir=_runtime_folder(config.data_dir))
+        gateway = Gateway(pools, clock, telemetry, runtime_dir=_runtime_folder(config.data_dir), log_format=log_format)
         stack.push_async_callback(gateway.close)
         plans = {plan.name: plan for plan in config.plans}
         ports = Ports(

@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import BinaryIO
 
 import msgspec
@@ -74,7 +73,6 @@ def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:
         from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
 
         return ReferenceExecutor(spec), ReferenceTokenizer(spec.vocabulary)
-    forbid_telemetry()
     from antiphon.engines.openvino import OpenVinoExecutor
     from antiphon.engines.tokenizer import load_tokenizer
 
@@ -86,11 +84,6 @@ def _limit_threads() -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def forbid_telemetry() -> None:
-    """OpenVINO's import would report to its maker, from a forked child; without this package it falls back to a stub."""
-    sys.modules["openvino_telemetry"] = ModuleType("openvino_telemetry")
 
 
 def _private_stdout() -> BinaryIO:

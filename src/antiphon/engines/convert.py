@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -59,6 +60,7 @@ def _copy_ir(source: Path, folder: Path) -> None:
 
 
 def _write_ir(source: Path, folder: Path) -> None:
+    importlib.import_module("antiphon.engines.quiet_openvino")
     import openvino_genai
 
     link = folder / "source.gguf"

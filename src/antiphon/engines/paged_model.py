@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import openvino as ov
 from numpy.typing import NDArray
-from openvino import opset13
-from openvino._offline_transformations import paged_attention_transformation
 
 from antiphon.core.errors import ModelUnusable
 from antiphon.core.pools import Precision
 from antiphon.engines.base import BLOCK_TOKENS
+from antiphon.engines.quiet_openvino import opset13, ov, paged_attention_transformation
 
 _SAMPLED_ROWS = "sampled_tokens_indices"
 _STEP_INPUTS: dict[str, int] = {
