@@ -95,15 +95,16 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         reader = Reader()
-        connection = Connection(receive, send, reader.wake)
+        services = self._streams.services
+        period = min(services.timing.ping_seconds, RECHECK_SECONDS)
+        connection = Connection(receive, send, on_gone=reader.wake, on_tick=reader.tick, tick_seconds=period)
         generation_id = self._viewer.generation_id
-        runner = self._streams.services.runner
         with suppress(ClientGone), self._streams.counted() as number:
             async with connection.watching(), self._streams.tails.attach(generation_id, reader) as tail:
                 await connection.start(200, (*sse.HEADERS, *self._headers))
                 await connection.write(sse.RETRY)
-                with runner.subscribe_live(generation_id) as states:
-                    reading = _Reading(self._streams.services, self._viewer, reader, tail, connection)
+                with services.runner.subscribe_live(generation_id) as states:
+                    reading = _Reading(services, self._viewer, reader, tail, connection)
                     async with reading.following(states):
                         await reading.run(number)
             await connection.finish()
@@ -143,14 +144,10 @@ class _Reading:
 
     async def run(self, number: int) -> None:
         """Write until the terminal event, the client's leaving, a revoked credential, or drain."""
-        services = self._services
-        period = min(services.timing.ping_seconds, RECHECK_SECONDS)
         while not self._connection.gone:
-            if services.state.draining or self._tail.failed:
+            if self._services.state.draining or self._tail.failed:
                 spread = number * 97 % _RECONNECT_SPREAD_MS
                 await self._write(sse.encode_live(Reconnect(_RECONNECT_AFTER_MS + spread)))
-                return
-            if not await self._still_allowed():
                 return
             status, self._status = self._status, None
             if status is not None and not self._caught_up:
@@ -158,8 +155,10 @@ class _Reading:
             progress = await self._step()
             if progress is _Progress.ENDED:
                 return
-            if progress is _Progress.IDLE and not await self._reader.wait(period):
-                await self._ping()
+            if progress is _Progress.IDLE:
+                await self._reader.wait()
+                if self._reader.ticked and not await self._tick():
+                    return
 
     async def _step(self) -> _Progress:
         if not self._tail.started:
@@ -175,7 +174,7 @@ class _Reading:
             self._caught_up = True
             self._reader.cursor = frames.seq
             await self._write(frames.data)
-            return _Progress.ENDED if frames.terminal else _Progress.MOVED
+            return _Progress.ENDED if frames.terminal else _Progress.IDLE
         if frames.terminal:
             return _Progress.ENDED
         return await self._from_store() if self._tail.gone else _Progress.IDLE
@@ -254,21 +253,25 @@ class _Reading:
         except NotFound:
             return None
 
-    async def _still_allowed(self) -> bool:
+    async def _tick(self) -> bool:
+        """What the clock asks for: a ping, a look at the credentials. False when they hold no more."""
+        self._reader.ticked = False
         now = self._services.clock.monotonic()
-        if now - self._allowed_at < RECHECK_SECONDS:
-            return True
-        self._allowed_at = now
+        if now - self._allowed_at >= RECHECK_SECONDS:
+            self._allowed_at = now
+            if not await self._still_allowed():
+                return False
+        if now - self._written_at >= self._services.timing.ping_seconds * 0.95:
+            await self._write(sse.PING)
+        return True
+
+    async def _still_allowed(self) -> bool:
         try:
             await self._viewer.still_allowed()
         except AntiphonError as error:
             _log.info("stream_closed", generation_id=self._viewer.generation_id, code=error.code)
             return False
         return True
-
-    async def _ping(self) -> None:
-        if self._services.clock.monotonic() - self._written_at >= self._services.timing.ping_seconds * 0.95:
-            await self._write(sse.PING)
 
     async def _write(self, data: bytes) -> None:
         await self._connection.write(data)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 
 import structlog
 
@@ -43,27 +44,28 @@ class _Frame:
 
 
 class Reader:
-    """A reader's wake-up. ``cursor``: it has everything up to and including that ``seq``."""
+    """A reader's wake-up. ``cursor``: it has everything up to and including that ``seq``. ``ticked``: time has passed."""
 
-    __slots__ = ("_event", "cursor")
+    __slots__ = ("_event", "cursor", "ticked")
 
     def __init__(self) -> None:
         self.cursor = 0
+        self.ticked = False
         self._event = asyncio.Event()
 
     def wake(self) -> None:
         """There may be something to do."""
         self._event.set()
 
-    async def wait(self, seconds: float) -> bool:
-        """Sleep until woken (true) or until ``seconds`` have passed (false)."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return False
+    def tick(self) -> None:
+        """Wake it to look at the clock."""
+        self.ticked = True
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Sleep until woken; returns at once when that happened since the last ``wait``."""
+        await self._event.wait()
         self._event.clear()
-        return True
 
 
 class Tail:
@@ -81,6 +83,8 @@ class Tail:
         self._seq = 0
         self._terminal_seq: int | None = None
         self._started = False
+        # Readers of one generation mostly stand at the same place, so what one of them was given is kept for the next.
+        self._newest: tuple[int, Frames] | None = None
 
     @property
     def started(self) -> bool:
@@ -91,9 +95,14 @@ class Tail:
         """What follows ``cursor``, possibly nothing; ``None`` when that reaches back beyond the ring."""
         if cursor < self._floor:
             return None
-        frames = [frame for frame in self._ring if frame.seq > cursor] if cursor < self._seq else []
-        last = frames[-1].seq if frames else cursor
-        return Frames(b"".join(frame.data for frame in frames), last, terminal=last == self._terminal_seq)
+        if self._newest is None or self._newest[0] != cursor:
+            self._newest = (cursor, self._gather(cursor))
+        return self._newest[1]
+
+    def _gather(self, cursor: int) -> Frames:
+        frames = list(takewhile(lambda frame: frame.seq > cursor, reversed(self._ring)))
+        last = frames[0].seq if frames else cursor
+        return Frames(b"".join(frame.data for frame in reversed(frames)), last, terminal=last == self._terminal_seq)
 
     async def run(self) -> None:
         """Follow the log to its end; cancelled when the last reader leaves."""
@@ -136,6 +145,7 @@ class Tail:
                 if entry.terminal:
                     self._terminal_seq = entry.seq
             if page.entries:
+                self._newest = None
                 self._wake()
             if self._terminal_seq is not None:
                 return

@@ -24,7 +24,7 @@ from antiphon.edge.answers import (
 from antiphon.edge.paths import Before, ConversationPath, Leaf, PageCursor, PageLimit, message_id
 from antiphon.edge.schemas import ConversationChange, NewConversation
 from antiphon.edge.services import EdgeServices
-from antiphon.stores.conversations.base import ConversationPatch
+from antiphon.stores.conversations.base import ConversationPatch, Owner
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], route_class=GuardedRoute)
 
@@ -79,11 +79,10 @@ async def get_conversation(conversation_id: ConversationPath, owner: OwnerOf, se
 
 @router.patch("/{conversation_id}")
 @guarded(CHAT)
-async def change_conversation(  # noqa: PLR0913 - each is a part of the request
+async def change_conversation(
     conversation_id: ConversationPath,
     body: ConversationChange,
     caller: Caller,
-    owner: OwnerOf,
     services: Services,
     response: Response,
     if_match: Annotated[str | None, Header()] = None,
@@ -99,7 +98,9 @@ async def change_conversation(  # noqa: PLR0913 - each is a part of the request
         current_leaf_id=None if body.current_leaf_id is None else message_id(body.current_leaf_id),
         if_version=_version(if_match),
     )
-    conversation = await services.conversations.update(owner, conversation_id, patch, now=services.clock.now())
+    conversation = await services.conversations.update(
+        Owner(caller.tenant_id, caller.user_id), conversation_id, patch, now=services.clock.now()
+    )
     response.headers["ETag"] = _etag(conversation)
     return conversation_answer(conversation)
 
