@@ -4,6 +4,7 @@ import { loadMarkdown } from "./components/Markdown";
 import { startSession } from "./state/session";
 import { startThreads } from "./state/threads";
 import "./styles/base.css";
+import "./styles/sidebar.css";
 import "./styles/layout.css";
 import "./styles/thread.css";
 import "./styles/prose.css";

@@ -89,6 +89,7 @@ export function Composer({ thread }: { thread: Thread }) {
   };
   const giveBack = (text: string) => {
     const typed = field.current?.value ?? "";
+    if (typed.startsWith(text)) return; // a draft that was kept has it already
     put(typed.trim() === "" ? text : `${text}\n${typed}`);
     save();
   };

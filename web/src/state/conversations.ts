@@ -57,10 +57,18 @@ export async function loadMoreConversations(): Promise<void> {
   }
 }
 
-/** Puts or replaces one conversation without asking the server. */
-export function upsertConversation(item: Conversation): void {
+function upsertConversation(item: Conversation): void {
   const rest = conversations.value.filter((other) => other.id !== item.id);
   conversations.value = [item, ...rest].sort((a, b) => (a.updated_at < b.updated_at ? 1 : a.updated_at > b.updated_at ? -1 : 0));
+}
+
+/** Moves a conversation to the top after a turn was accepted; a new one appears under its first words. */
+export function touchConversation(id: string, content: string | null, leaf: string): void {
+  const now = new Date().toISOString();
+  const known = conversations.value.find((item) => item.id === id);
+  const title = (content ?? "").trim().split("\n")[0]?.slice(0, 60) ?? "";
+  const made: Conversation = { id, title, model: null, current_leaf_id: null, version: 1, pinned: false, archived: false, created_at: now, updated_at: now };
+  upsertConversation({ ...(known ?? made), updated_at: now, current_leaf_id: leaf });
 }
 
 export function patchConversation(id: string, patch: Partial<Conversation>): void {

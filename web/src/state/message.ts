@@ -44,7 +44,7 @@ export class MessageView {
   }
 }
 
-export function draftMessage(role: "user" | "assistant", content: string, parent: string | null, conversation: string): Message {
+function draftMessage(role: "user" | "assistant", content: string, parent: string | null, conversation: string): Message {
   return {
     id: `draft-${randomId()}`,
     conversation_id: conversation,
@@ -62,4 +62,27 @@ export function draftMessage(role: "user" | "assistant", content: string, parent
     created_at: new Date().toISOString(),
     error: null,
   };
+}
+
+/** A message shown before the server has accepted it. */
+export function pendingView(role: "user" | "assistant", content: string, parent: string | null, conversation: string, siblings: readonly string[]): MessageView {
+  const message = draftMessage(role, content, parent, conversation);
+  return new MessageView(message, [...siblings, message.id], true);
+}
+
+/** Gives a pending message the ids that the server chose. */
+export function settle(view: MessageView, id: string, conversation: string, parent: string | null): void {
+  const draft = view.id;
+  view.siblings.value = view.siblings.value.map((sibling) => (sibling === draft ? id : sibling));
+  view.patch({ id, conversation_id: conversation, parent_id: parent });
+  view.pending.value = false;
+}
+
+/** The newest descendant of `from`: at each step the child that was made last. */
+export function newestLeaf(nodes: readonly { id: string; parent_id: string | null }[], from: string): string {
+  const newest = new Map<string, string>();
+  for (const node of nodes) if (node.parent_id !== null) newest.set(node.parent_id, node.id);
+  let leaf = from;
+  for (let next = newest.get(leaf); next !== undefined; next = newest.get(leaf)) leaf = next;
+  return leaf;
 }

@@ -3,9 +3,10 @@ import { api, Problem, streamUrl, type Accepted, type Path } from "../api";
 import { randomId } from "../ids";
 import { GenerationStream } from "../stream";
 import { announceTurn } from "./channel";
-import { conversations, patchConversation, refreshConversations, upsertConversation } from "./conversations";
+import { patchConversation, refreshConversations, touchConversation } from "./conversations";
 import { settleDraft } from "./drafts";
-import { draftMessage, MessageView } from "./message";
+import { MessageView, newestLeaf, pendingView, settle } from "./message";
+import { patiently } from "./patience";
 import { chosenModel, models } from "./session";
 
 export interface Notice {
@@ -19,9 +20,6 @@ interface Live {
   view: MessageView;
   generation: string;
 }
-
-/** Waits between the attempts of a send that got no answer; each uses the same idempotency key. */
-const SEND_RETRY_MS = [600, 1500, 3000, 6000];
 
 /** One conversation: the shown path, the streams of its running answers, and what can be done to it. */
 export class Thread {
@@ -206,7 +204,7 @@ export class Thread {
     const id = this.id.value ?? this.made;
     if (id !== null) return id;
     const model = models.value.length > 1 ? chosenModel.value : null;
-    const made = await this.patiently(answer, () => api.createConversation(model ?? undefined));
+    const made = await patiently(answer.offline, () => api.createConversation(model ?? undefined));
     this.made = made.id;
     return made.id;
   }
@@ -214,25 +212,9 @@ export class Thread {
   private async attempts<T>(view: MessageView, run: (key: string) => Promise<T>, print: string): Promise<T> {
     if (this.attempt?.print !== print) this.attempt = { print, key: randomId() };
     const { key } = this.attempt;
-    const result = await this.patiently(view, () => run(key));
+    const result = await patiently(view.offline, () => run(key));
     this.attempt = undefined;
     return result;
-  }
-
-  private async patiently<T>(view: MessageView, run: () => Promise<T>): Promise<T> {
-    for (const delay of [...SEND_RETRY_MS, null]) {
-      try {
-        const result = await run();
-        view.offline.value = false;
-        return result;
-      } catch (error) {
-        const lost = error instanceof Problem && (error.status === 0 || error.status === 502 || error.status === 504);
-        if (!lost || delay === null) throw error;
-        view.offline.value = true;
-        await new Promise((resolve) => setTimeout(resolve, delay));
-      }
-    }
-    throw new Problem(0, "network", "Antiphon cannot be reached.");
   }
 
   private adopt(id: string, accepted: Accepted, content: string | null, added: readonly MessageView[]): void {
@@ -247,22 +229,11 @@ export class Thread {
         onAdopted(this, id);
       }
       if (content !== null) settleDraft(fresh ? null : id, id, content);
-      this.touchList(id, fresh, content, accepted.message_id);
+      touchConversation(id, content, accepted.message_id);
     });
     this.accepted(accepted, answer);
     announceTurn(id, answer.id, (content === null ? answer : first).data.value.parent_id);
     void refreshConversations();
-  }
-
-  private touchList(id: string, fresh: boolean, content: string | null, leaf: string): void {
-    const now = new Date().toISOString();
-    const known = conversations.value.find((item) => item.id === id);
-    if (known) upsertConversation({ ...known, updated_at: now, current_leaf_id: leaf });
-    else if (fresh)
-      upsertConversation({
-        id, title: (content ?? "").trim().split("\n")[0]?.slice(0, 60) ?? "", model: null, current_leaf_id: leaf,
-        version: 1, pinned: false, archived: false, created_at: now, updated_at: now,
-      });
   }
 
   private accepted(accepted: Accepted, view: MessageView): void {
@@ -417,25 +388,4 @@ let onAdopted: (thread: Thread, id: string) => void = () => undefined;
 /** Registers what happens when a new chat's first message was accepted. */
 export function onThreadAdopted(run: (thread: Thread, id: string) => void): void {
   onAdopted = run;
-}
-
-function pendingView(role: "user" | "assistant", content: string, parent: string | null, conversation: string, siblings: readonly string[]): MessageView {
-  const message = draftMessage(role, content, parent, conversation);
-  return new MessageView(message, [...siblings, message.id], true);
-}
-
-function settle(view: MessageView, id: string, conversation: string, parent: string | null): void {
-  const draft = view.id;
-  view.siblings.value = view.siblings.value.map((sibling) => (sibling === draft ? id : sibling));
-  view.patch({ id, conversation_id: conversation, parent_id: parent });
-  view.pending.value = false;
-}
-
-/** The newest descendant of `from`: at each step the child that was made last. */
-function newestLeaf(nodes: readonly { id: string; parent_id: string | null }[], from: string): string {
-  const newest = new Map<string, string>();
-  for (const node of nodes) if (node.parent_id !== null) newest.set(node.parent_id, node.id);
-  let leaf = from;
-  for (let next = newest.get(leaf); next !== undefined; next = newest.get(leaf)) leaf = next;
-  return leaf;
 }
