@@ -13,7 +13,6 @@ const GLIDE_MS = 450;
 export class ScrollKeeper {
   private stuck = true;
   private lastTop = 0;
-  private lastHeight = 0;
   private touchY = 0;
   private gliding: ReturnType<typeof setTimeout> | undefined;
   private readonly observer: ResizeObserver;
@@ -81,12 +80,11 @@ export class ScrollKeeper {
   }
 
   private scrolled(): void {
-    const { scrollTop, scrollHeight } = this.pane;
-    const grew = scrollHeight !== this.lastHeight;
-    if (scrollTop < this.lastTop - 2 && !grew && this.gliding === undefined) this.stuck = false;
-    if (this.distance < NEAR_PX && scrollTop >= this.lastTop) this.stuck = true;
+    const { scrollTop } = this.pane;
+    const near = this.distance < NEAR_PX;
+    if (scrollTop < this.lastTop - 2 && !near && this.gliding === undefined) this.stuck = false;
+    if (near && scrollTop >= this.lastTop) this.stuck = true;
     this.lastTop = scrollTop;
-    this.lastHeight = scrollHeight;
     this.far(this.distance > FAR_PX);
   }
 
@@ -97,7 +95,7 @@ export class ScrollKeeper {
   private resized(): void {
     this.measure();
     if (this.stuck && this.gliding === undefined && this.distance > 1) this.pane.scrollTop = this.pane.scrollHeight;
-    this.lastHeight = this.pane.scrollHeight;
+    this.lastTop = this.pane.scrollTop; // content that shrinks moves the pane, too; that is not the reader
     this.far(this.distance > FAR_PX);
   }
 }
