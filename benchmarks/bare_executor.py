@@ -14,6 +14,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from antiphon.app.logging import configure_logging
 from antiphon.core.generation import Sampling
 from antiphon.engines.base import BLOCK_TOKENS, Executor, ReplicaSpec, SampleRow, SequenceStep, StepPlan
 from antiphon.engines.openvino import OpenVinoExecutor
@@ -59,6 +60,7 @@ def run(executor: Executor, prompts: list[list[int]], rows: int, max_tokens: int
 
 
 def main() -> None:
+    configure_logging("text")
     executor = OpenVinoExecutor(ReplicaSpec(pool="bare", engine="openvino", model="bare", model_path=sys.argv[1]))
     print(json.dumps({"ready": True}), flush=True)
     try:
