@@ -41,6 +41,12 @@ class EngineRequest:
     already_ids: tuple[int, ...] = ()
     band: Band = Band.STANDARD
     ignore_end_of_turn: bool = False
+    weight: float = 1.0
+    """The tenant's share of the accelerator among the tenants of its band, relative to theirs."""
+    public_prefix_tokens: int = 0
+    """Leading ids of ``prompt_ids`` that the server itself wrote and that every tenant's prompts begin with (the system
+    prompt): their cache may be shared by all tenants. Whoever sets it promises that no user's text is among them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +136,24 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockSwap:
+    """Moves one whole block, bit by bit, between the accelerator's cache and a slot of the second tier in host memory."""
+
+    device_block: int
+    host_slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One forward pass. ``copies`` happen before it."""
+    """One forward pass. Before it, in this order: ``swap_out`` (block to slot), ``swap_in`` (slot to block), ``copies``.
+
+    No slot is both filled and emptied in one step. A block written by a swap in may be the source of a copy.
+    """
 
     sequences: tuple[SequenceStep, ...]
     copies: tuple[BlockCopy, ...] = ()
+    swap_out: tuple[BlockSwap, ...] = ()
+    swap_in: tuple[BlockSwap, ...] = ()
 
     @property
     def new_tokens(self) -> int:
@@ -158,13 +177,16 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorShape:
-    """What an executor offers its scheduler."""
+    """What an executor offers its scheduler. ``host_slots`` blocks can be swapped out; 0 means that it cannot swap."""
 
     blocks: int
     block_tokens: int
     context_tokens: int
     vocabulary_tokens: int
     end_token_ids: frozenset[int]
+    host_slots: int = 0
+    partial_copies: bool = True
+    """Whether a copied block may be continued in mid-block: not where a block's content is quantised as a whole."""
 
 
 class Executor(Protocol):
@@ -248,3 +270,5 @@ class ReplicaSpec:
     output_tokens_per_s: float = 0.0
     blocks: int = 0
     vocabulary: Literal["ascii", "nasty"] = "ascii"
+    host_slots: int = -1
+    """Blocks of the second tier; -1 leaves it to the engine, which takes them from the same memory budget."""

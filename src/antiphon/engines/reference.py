@@ -36,6 +36,7 @@ from antiphon.engines.text import ByteTextStream
 
 DEFAULT_OUTPUT_TOKENS = 64
 DEFAULT_BLOCKS = 4096
+DEFAULT_HOST_SLOTS = 1024
 DEFAULT_CONTEXT_TOKENS = 8192
 
 _SYSTEM, _USER, _ASSISTANT, _END = range(256, 260)
@@ -104,12 +105,14 @@ class ReferenceExecutor:
             context_tokens=spec.context_tokens or min(DEFAULT_CONTEXT_TOKENS, blocks * BLOCK_TOKENS),
             vocabulary_tokens=len(_TOKEN_BYTES),
             end_token_ids=frozenset({_END}),
+            host_slots=DEFAULT_HOST_SLOTS if spec.host_slots < 0 else spec.host_slots,
         )
         self._nasty = spec.vocabulary == "nasty"
         self._prefill_tokens_per_s = spec.prefill_tokens_per_s
         self._output_tokens_per_s = spec.output_tokens_per_s
         self._closed = threading.Event()
         self._cells = np.full((blocks, BLOCK_TOKENS), -1, np.int32)
+        self._slots = np.full((self._shape.host_slots, BLOCK_TOKENS), -1, np.int32)
 
     @property
     def shape(self) -> ExecutorShape:
@@ -118,8 +121,7 @@ class ReferenceExecutor:
     def step(self, plan: StepPlan) -> StepResult:
         """Waits as long as the rates say. Raises ``EngineFailed`` for a plan no executor could honour."""
         started = time.perf_counter()
-        for copy in plan.copies:
-            self._cells[copy.target_block] = self._cells[copy.source_block]
+        self._move(plan)
         for sequence in plan.sequences:
             self._write(sequence)
         rows = [(sequence, sequence.sample) for sequence in plan.sequences if sequence.sample is not None]
@@ -132,6 +134,17 @@ class ReferenceExecutor:
 
     def close(self) -> None:
         self._closed.set()
+
+    def _move(self, plan: StepPlan) -> None:
+        for swap in (*plan.swap_out, *plan.swap_in):
+            if not (0 <= swap.device_block < self._shape.blocks and 0 <= swap.host_slot < self._shape.host_slots):
+                raise EngineFailed("A swap names a block or a slot that does not exist.")
+        for swap in plan.swap_out:
+            self._slots[swap.host_slot] = self._cells[swap.device_block]
+        for swap in plan.swap_in:
+            self._cells[swap.device_block] = self._slots[swap.host_slot]
+        for copy in plan.copies:
+            self._cells[copy.target_block] = self._cells[copy.source_block]
 
     def _write(self, sequence: SequenceStep) -> None:
         total = sequence.past_tokens + len(sequence.token_ids)
