@@ -70,6 +70,20 @@ async def test_cancel_ends_the_stream_with_what_it_cost(tmp_path: Path) -> None:
         assert not gateway.cancel("r")
 
 
+async def test_a_request_changes_its_band_in_the_line_and_inside_the_replica(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=100, blocks=4, queue_limit=3)) as gateway:
+        names = ("first", "second", "third")
+        requests = [engine_request(range(70), request_id=name, max_tokens=20) for name in names]
+        tasks = [asyncio.create_task(collect(gateway, request)) for request in requests]
+        await until(lambda: gateway.replicas("small")[0].running == 1 and gateway.waiting("small")[Band.STANDARD] == 2)
+        assert gateway.set_band("first", Band.BATCH)
+        assert gateway.set_band("second", Band.BATCH)
+        assert gateway.waiting("small") == {Band.HIGH: 0, Band.STANDARD: 1, Band.LOW: 0, Band.BATCH: 1}
+        ends = [end_of(events) for events in await asyncio.gather(*tasks)]
+        assert ends[1].usage.queued_ms > ends[2].usage.queued_ms
+        assert not gateway.set_band("first", Band.HIGH)
+
+
 async def test_a_full_replica_lets_requests_wait_with_a_place(tmp_path: Path) -> None:
     recorder = Recorder()
     pool = reference_pool(output_tokens_per_s=100, blocks=4, queue_limit=2)

@@ -167,6 +167,19 @@ def test_higher_bands_are_admitted_and_prefilled_first() -> None:
     assert loop.scheduler.state.waiting == 1
 
 
+def test_a_band_can_be_changed_while_waiting_and_while_running() -> None:
+    loop = Loop(settings=SchedulerSettings(max_rows=2, prefill_tokens_alone=32))
+    for sequence_id in (1, 2, 3, 4):
+        loop.scheduler.submit(sequence_id, engine_request([sequence_id] * 64), 0.0)
+    loop.scheduler.set_band(1, Band.BATCH)
+    loop.scheduler.set_band(99, Band.HIGH)
+    loop.step()
+    assert rows(loop.plans[0]) == {2: 32}
+    loop.scheduler.set_band(2, Band.LOW)
+    loop.step()
+    assert rows(loop.plans[1]) == {3: 32}
+
+
 def test_cancelling_gives_back_exactly_the_blocks() -> None:
     loop = Loop(blocks=8)
     loop.scheduler.submit(1, engine_request(range(70), max_tokens=30), 0.0)

@@ -15,6 +15,7 @@ from antiphon.inference.wire import (
     ReplicaReady,
     ReplicaSnapshot,
     Report,
+    SetBand,
     StepFrame,
     StepTimes,
     Stop,
@@ -29,7 +30,12 @@ from tests.inference.requests import engine_request, in_band
 
 @pytest.mark.parametrize(
     "command",
-    [Submit(1, in_band(engine_request(range(5), stop=("\r\n", "é"), already_ids=[3]), Band.HIGH)), Cancel(2), Stop()],
+    [
+        Submit(1, in_band(engine_request(range(5), stop=("\r\n", "é"), already_ids=[3]), Band.HIGH)),
+        Cancel(2),
+        SetBand(3, Band.BATCH),
+        Stop(),
+    ],
 )
 def test_commands_survive_the_wire(command: Command) -> None:
     assert decode_command(encode(command)) == command

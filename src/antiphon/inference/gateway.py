@@ -170,6 +170,15 @@ class Gateway:
         pool.cancel(ticket)
         return True
 
+    def set_band(self, request_id: str, band: Band) -> bool:
+        """Move a request under way to another band: in the pool's line, and inside the replica. ``False``: no such stream is open."""
+        entry = self._tickets.get(request_id)
+        if entry is None:
+            return False
+        pool, ticket = entry
+        pool.set_band(ticket, band)
+        return True
+
     # --- inside -------------------------------------------------------------------------------
 
     def _pool(self, name: str) -> Pool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -31,6 +31,7 @@ from antiphon.inference.wire import (
     LogFormat,
     PrefillFrame,
     SequenceFrame,
+    SetBand,
     StartFailure,
     Submit,
     TokensFrame,
@@ -184,6 +185,17 @@ class Pool:
             ticket.mailbox.put(Finished(FinishReason.CANCELLED, usage))
         else:
             self.leave(ticket)
+
+    def set_band(self, ticket: Ticket, band: Band) -> None:
+        """Let a request wait, and be computed, as one of ``band``; last in that band's line."""
+        if ticket.ended or ticket.request.band is band:
+            return
+        ticket.request = replace(ticket.request, band=band)
+        if ticket.replica is not None:
+            ticket.replica.send(SetBand(ticket.handle, band))
+        elif self._line.leave(ticket):
+            self._line.enter(ticket, band)
+            self.pump()
 
     # --- dispatch -----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from antiphon.inference.wire import (
     ReplicaReady,
     ReplicaSnapshot,
     SequenceFrame,
+    SetBand,
     StepFrame,
     StepTimes,
     Stop,
@@ -75,6 +76,8 @@ class Replica:
                     self._submit(command)
                 case Cancel(handle):
                     self._cancel(handle)
+                case SetBand(handle, band):
+                    self._scheduler.set_band(handle, band)
                 case Stop():
                     return False
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
@@ -109,6 +109,17 @@ class Scheduler:
                     line.remove(sequence)
                     return sequence.usage(now)
         return None
+
+    def set_band(self, sequence_id: int, band: Band) -> None:
+        """Let a sequence count as one of ``band``, last in that band's line where it still waits. Unknown ids are ignored."""
+        sequence = self._running.get(sequence_id)
+        if sequence is None:
+            sequence = next((one for line in self._waiting.values() for one in line if one.id == sequence_id), None)
+            if sequence is None or sequence.request.band is band:
+                return
+            self._waiting[sequence.request.band].remove(sequence)
+            self._waiting[band].append(sequence)
+        sequence.request = replace(sequence.request, band=band)
 
     @property
     def idle(self) -> bool:

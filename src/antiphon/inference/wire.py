@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest, EngineUsage, ExecutorShape, ReplicaSpec
 
 LogFormat = Literal["text", "json"]
@@ -42,11 +43,18 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     handle: int
 
 
+class SetBand(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+    """From now on the request counts as one of this band; unknown handles are ignored."""
+
+    handle: int
+    band: Band
+
+
 class Stop(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     """End the process; what still runs is dropped."""
 
 
-Command = Submit | Cancel | Stop
+Command = Submit | Cancel | SetBand | Stop
 
 
 # --- replica to gateway ---------------------------------------------------------------------------
