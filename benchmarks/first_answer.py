@@ -67,7 +67,7 @@ QUESTIONS = (
     "What is the square root of 144?",
     "Give three tips for a job interview.",
 )
-MAX_TOKENS = 64
+MAX_TOKENS = 48
 
 
 class BareExecutor:
@@ -79,10 +79,11 @@ class BareExecutor:
         )
         self._answer()
 
-    def rate(self, prompts: Sequence[Sequence[int]], *, rows: int, seed: int) -> float:
-        """Output tokens per second over all ``prompts``, at most ``rows`` at once."""
+    def rate(self, prompts: Sequence[Sequence[int]], *, rows: int, seed: int, max_tokens: int = MAX_TOKENS, greedy: bool = False) -> float:
+        """Output tokens per second over all ``prompts``, at most ``rows`` at once; ``greedy`` answers never end early."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"prompts": prompts, "rows": rows, "max_tokens": MAX_TOKENS, "seed": seed}) + "\n")
+        request = {"prompts": prompts, "rows": rows, "max_tokens": max_tokens, "seed": seed, "greedy": greedy}
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._answer()
         return answer["output_tokens"] / answer["seconds"]
@@ -162,7 +163,7 @@ def main() -> None:
     tokenizer = load_tokenizer(folder)
     questions = QUESTIONS[:8] if asked.quick else QUESTIONS
     prompts = [tokenizer.prompt([PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), PromptMessage(Role.USER, question)]) for question in questions]
-    rounds = 2 if asked.quick else 4
+    rounds = 2 if asked.quick else 3
     ttft_ms: list[float] = []
     with served(PLAN) as server, bare_executor(folder) as bare:
         serve_round(server, questions[:2], users=2, seed=asked.seed)
