@@ -1,8 +1,9 @@
 """The executor alone, in a process of its own: the least anything above it can cost.
 
-Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "max_tokens": m, "seed": s}``, and answers
+Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "max_tokens": m, "seed": s, "greedy": g}``, and answers
 ``{"output_tokens", "seconds"}``. At most ``rows`` prompts run at once; a finished one is replaced in the next step, and its
-successor's whole prompt is computed beside the others' decode rows. Same sampling and same ends as the server's.
+successor's whole prompt is computed beside the others' decode rows. Same sampling and same ends as the server's; greedy ones
+end after ``max_tokens`` alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from antiphon.app.logging import configure_logging
 from antiphon.core.generation import Sampling
@@ -36,7 +37,7 @@ class _Row:
         return SequenceStep(self.number, new, past, self.blocks[: -(-total // BLOCK_TOKENS)], sample)
 
 
-def run(executor: Executor, prompts: list[list[int]], rows: int, max_tokens: int, seed: int) -> tuple[int, float]:
+def run(executor: Executor, prompts: list[list[int]], rows: int, sampling: Sampling, *, ignore_end_of_turn: bool) -> tuple[int, float]:
     """Output tokens and seconds for all ``prompts``."""
     waiting = deque(enumerate(prompts))
     free = deque(range(executor.shape.blocks))
@@ -46,14 +47,15 @@ def run(executor: Executor, prompts: list[list[int]], rows: int, max_tokens: int
     while waiting or running:
         while waiting and len(running) < rows:
             number, prompt = waiting.popleft()
-            blocks = [free.popleft() for _ in range(-(-(len(prompt) + max_tokens) // BLOCK_TOKENS))]
-            running[number] = _Row(number, prompt, Sampling(max_tokens=max_tokens, seed=seed + number), blocks)
+            blocks = [free.popleft() for _ in range(-(-(len(prompt) + sampling.max_tokens) // BLOCK_TOKENS))]
+            running[number] = _Row(number, prompt, replace(sampling, seed=sampling.seed + number), blocks)
         result = executor.step(StepPlan(tuple(row.step() for row in running.values())))
         output_tokens += len(result.sampled)
         for token in result.sampled:
             row = running[token.sequence_id]
             row.output_ids.append(token.token_id)
-            if token.token_id in executor.shape.end_token_ids or len(row.output_ids) == max_tokens:
+            ended = token.token_id in executor.shape.end_token_ids and not ignore_end_of_turn
+            if ended or len(row.output_ids) == sampling.max_tokens:
                 free.extend(row.blocks)
                 del running[token.sequence_id]
     return output_tokens, time.perf_counter() - start
@@ -66,7 +68,9 @@ def main() -> None:
     try:
         for line in sys.stdin:
             request = json.loads(line)
-            tokens, seconds = run(executor, request["prompts"], request["rows"], request["max_tokens"], request["seed"])
+            greedy = bool(request.get("greedy"))
+            sampling = Sampling(max_tokens=request["max_tokens"], seed=request["seed"], temperature=0.0 if greedy else 0.7)
+            tokens, seconds = run(executor, request["prompts"], request["rows"], sampling, ignore_end_of_turn=greedy)
             print(json.dumps({"output_tokens": tokens, "seconds": seconds}), flush=True)
     finally:
         executor.close()

@@ -43,9 +43,9 @@ class Report:
     started_s: float = field(default_factory=time.perf_counter)
     probe: dict[str, float] = field(default_factory=cpu_probe)
 
-    def print_json(self) -> None:
-        """Write the line; nothing may be printed on stdout after it."""
-        line = {
+    def line(self) -> dict[str, object]:
+        """The contract's object, as it is now."""
+        return {
             "name": self.name,
             "machine": machine_name(),
             "commit": commit(),
@@ -58,7 +58,10 @@ class Report:
             "ratios": self.ratios,
             "peers": self.peers,
         }
-        print(json.dumps(line), flush=True)
+
+    def print_json(self) -> None:
+        """Write the line; nothing may be printed on stdout after it."""
+        print(json.dumps(self.line()), flush=True)
 
 
 def progress(text: str) -> None:
