@@ -38,7 +38,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     if request.param == "memory":
         state = MemoryState()
-        yield Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state), clock, ids)
+        yield Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state, clock), clock, ids)
         return
     db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
     await db.open()

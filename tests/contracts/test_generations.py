@@ -46,6 +46,13 @@ async def test_a_turn_is_two_messages_and_a_generation(scene: Scene) -> None:
     assert await scene.generations.count_open() == 1
 
 
+async def test_the_stores_clock_is_aware_and_does_not_run_backwards(scene: Scene) -> None:
+    first, second = await scene.generations.now(), await scene.generations.now()
+    assert first.utcoffset() == timedelta(0)
+    assert first <= second
+    assert first.year >= 2026
+
+
 async def test_only_an_untitled_conversation_gets_a_first_title(scene: Scene) -> None:
     owner = scene.owner()
     head = await scene.conversation(owner, title="mine")

@@ -76,7 +76,7 @@ class Site:
         self.accounts = MemoryAccounts(self.state)
         ports = Ports(
             conversations=MemoryConversations(self.state),
-            generations=MemoryGenerations(self.state),
+            generations=MemoryGenerations(self.state, self.clock),
             log=self.log,
             gateway=gateway,
             plans={"free": PLAN},

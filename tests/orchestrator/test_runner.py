@@ -175,18 +175,18 @@ async def test_a_running_answer_whose_heartbeats_fail_is_not_taken_from_itself(g
 
 async def test_live_states_come_before_the_first_text(stage: Stage) -> None:
     accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=5))
-    with stage.runner.subscribe_live(accepted.generation_id) as live:
+    async with stage.runner.reading(accepted.generation_id) as live:
         states = [state async for state in live]
     assert all(isinstance(state.event, Queued | PrefillProgress) for state in states)
     assert stage.runner.live(accepted.generation_id) is None
-    with stage.runner.subscribe_live(GenerationId("gen_none")) as live:
+    async with stage.runner.reading(GenerationId("gen_none")) as live:
         assert [state async for state in live] == []
 
 
 async def test_tokens_that_nobody_watches_are_counted(stage: Stage) -> None:
     name = ("antiphon_unwatched_tokens_total", "quick")
     accepted = await stage.send(await stage.conversation())
-    with stage.runner.subscribe_live(accepted.generation_id):
+    async with stage.runner.reading(accepted.generation_id):
         await stage.entries(accepted.generation_id)
     await asyncio.sleep(0)
     assert name not in stage.telemetry.counts

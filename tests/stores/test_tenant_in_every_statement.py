@@ -27,6 +27,7 @@ ACROSS_TENANTS = {
     "redeem_link": "a secret",
     "session": "a secret",
     "tenant_of_generation": "the tenant behind an id that only runners hold",
+    "now": "the store's clock",
     "tenants": "the list of tenants itself",
     "user": "the tenant behind an id",
     "user_by_name": "a command of the server's owner",

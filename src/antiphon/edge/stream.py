@@ -100,13 +100,16 @@ class EventStream:
         connection = Connection(receive, send, on_gone=reader.wake, on_tick=reader.tick, tick_seconds=period)
         generation_id = self._viewer.generation_id
         with suppress(ClientGone), self._streams.counted() as number:
-            async with connection.watching(), self._streams.tails.attach(generation_id, reader) as tail:
+            async with (
+                connection.watching(),
+                services.runner.reading(generation_id) as states,
+                self._streams.tails.attach(generation_id, reader) as tail,
+            ):
                 await connection.start(200, (*sse.HEADERS, *self._headers))
                 await connection.write(sse.RETRY)
-                with services.runner.subscribe_live(generation_id) as states:
-                    reading = _Reading(services, self._viewer, reader, tail, connection)
-                    async with reading.following(states):
-                        await reading.run(number)
+                reading = _Reading(services, self._viewer, reader, tail, connection)
+                async with reading.following(states):
+                    await reading.run(number)
             await connection.finish()
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from antiphon.core.events import PrefillProgress, Queued
@@ -25,7 +24,6 @@ class LiveFeed:
 
     def __init__(self) -> None:
         self.state: LiveState | None = None
-        self.readers = 0
         self._version = 0
         self._settled = False
         self._changed = asyncio.Event()
@@ -48,16 +46,8 @@ class LiveFeed:
             self._settled, self.state = True, None
             self._notify()
 
-    @contextmanager
-    def reading(self) -> Iterator[AsyncIterator[LiveState]]:
-        """Count one more reader for as long as the context is open; the iterator ends when the feed settles."""
-        self.readers += 1
-        try:
-            yield self._states()
-        finally:
-            self.readers -= 1
-
-    async def _states(self) -> AsyncIterator[LiveState]:
+    async def states(self) -> AsyncIterator[LiveState]:
+        """The state now, if there is one, and each newer one; ends when the feed settles."""
         seen = 0
         while True:
             if self.state is not None and seen != self._version:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,6 +17,7 @@ from antiphon.orchestrator.ending import stored_ending, terminal_event
 from antiphon.orchestrator.live import LiveFeed, LiveState
 from antiphon.orchestrator.pace import Grid, persist
 from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.readers import Readers, Readership
 from antiphon.orchestrator.turn import Control, Turn
 from antiphon.orchestrator.writer import LogWriter
 from antiphon.stores.conversations.base import Owner
@@ -34,6 +35,7 @@ class _Run:
     """``generation`` is known once it is claimed."""
 
     control: Control
+    holding: AbstractContextManager[Readership]
     task: asyncio.Task[None] | None = None
     generation: Generation | None = None
 
@@ -50,6 +52,7 @@ class Runner:
         self._concurrency = concurrency
         self._sole_owner = sole_owner
         self._grid = Grid(ports.clock, ports.timing.coalesce_ms / 1000)
+        self.readers = Readers(ports.clock)
         self._runs: dict[GenerationId, _Run] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
@@ -75,22 +78,22 @@ class Runner:
         if generation_id in self._runs or self._draining:
             return
         if self._has_room():
-            self._own(generation_id, Control(continues=continues), beyond_lease=timedelta(0))
+            self._own(generation_id, beyond_lease=timedelta(0), continues=continues)
 
     async def cancel(self, owner: Owner, generation_id: GenerationId, seen: Cursor | None = None) -> Generation:
         """Stop a generation in whatever phase it is, and return it, terminal. Repeating it changes nothing.
 
-        The text kept is everything that is in the log, so it includes what the caller has ``seen``. Takes a second at most;
-        during an outage of the store the generation may come back not terminal yet. Raises ``NotFound``.
+        The text kept is what was delivered to any reader, at least up to what the caller has ``seen``; all of it where another
+        process runs the generation. Takes a second at most; during an outage of the store the generation may come back not
+        terminal yet. Raises ``NotFound``.
         """
-        del seen
         generation = await self._ports.generations.request_cancel(owner, generation_id, now=self._ports.clock.now())
         if generation.status.terminal:
             await self.settle(generation)
             return generation
         with suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_WAIT_S):
-                await self._stop(generation_id)
+                await self._stop(generation_id, seen_seq=0 if seen is None else seen.seq)
                 while True:
                     generation = await self._ports.generations.get(owner, generation_id)
                     if generation.status.terminal:
@@ -100,7 +103,7 @@ class Runner:
 
     async def stop_and_wait(self, generation_ids: Iterable[GenerationId]) -> None:
         """Cancel generations whose conversation is gone; returns when none of them writes any more, after 1 s at most."""
-        stops = [asyncio.ensure_future(self._stop(generation_id)) for generation_id in generation_ids]
+        stops = [asyncio.ensure_future(self._stop(generation_id, seen_seq=None)) for generation_id in generation_ids]
         if stops:
             _, pending = await asyncio.wait(stops, timeout=_CANCEL_WAIT_S)
             for stop in pending:
@@ -125,13 +128,24 @@ class Runner:
         run = self._runs.get(generation_id)
         return None if run is None else run.control.live.state
 
-    def subscribe_live(self, generation_id: GenerationId) -> AbstractContextManager[AsyncIterator[LiveState]]:
-        """Live states from now on; the iterator ends at the first text. A generation counts as watched while one is open."""
-        run = self._runs.get(generation_id)
-        feed = LiveFeed() if run is None else run.control.live
-        if run is None:
-            feed.settle()
-        return feed.reading()
+    @asynccontextmanager
+    async def reading(self, generation_id: GenerationId) -> AsyncIterator[AsyncIterator[LiveState]]:
+        """Be one of the generation's readers while the context is open; enter it before reading anything of its log.
+
+        Yields the live states from now on; they end at the first text, and at once where no runner owns the generation here.
+        """
+        async with self.readers.reading(generation_id):
+            run = self._runs.get(generation_id)
+            feed = LiveFeed() if run is None else run.control.live
+            if run is None:
+                feed.settle()
+            yield feed.states()
+
+    def delivered(self, generation_id: GenerationId, seq: int) -> None:
+        """Somebody was given the text up to ``seq`` without a stream."""
+        readership = self.readers.get(generation_id)
+        if readership is not None:
+            readership.delivered(seq)
 
     def refuse_new(self) -> None:
         """Take nothing new from now on; what runs goes on."""
@@ -169,47 +183,50 @@ class Runner:
             self._sweep_now.clear()
 
     async def _sweep(self, beyond_lease: timedelta) -> None:
-        now = self._ports.clock.now()
+        now = await self._ports.generations.now()
         for generation_id in await self._ports.generations.due(now=now + beyond_lease, limit=2 * self._concurrency):
             if generation_id not in self._runs and self._has_room():
-                self._own(generation_id, Control(), beyond_lease=beyond_lease)
-        await self._ports.log.expire(now=now)
+                self._own(generation_id, beyond_lease=beyond_lease)
+        await self._ports.log.expire(now=self._ports.clock.now())
 
     def _has_room(self) -> bool:
         """Whether one more may run; who is turned away is looked for again as soon as one ends."""
         self._turned_away = self._turned_away or len(self._runs) >= self._concurrency
         return len(self._runs) < self._concurrency
 
-    def _own(self, generation_id: GenerationId, control: Control, *, beyond_lease: timedelta) -> _Run:
-        run = self._runs[generation_id] = _Run(control)
+    def _own(self, generation_id: GenerationId, *, beyond_lease: timedelta, continues: GenerationId | None = None) -> _Run:
+        holding = self.readers.holding(generation_id)
+        run = self._runs[generation_id] = _Run(Control(holding.__enter__(), continues=continues), holding)
         run.task = asyncio.create_task(self._run(generation_id, run, beyond_lease), name=generation_id)
         return run
 
     async def _run(self, generation_id: GenerationId, run: _Run, beyond_lease: timedelta) -> None:
         try:
-            now = self._ports.clock.now()
-            lease_until = now + timedelta(seconds=self._ports.timing.lease_seconds)
-            run.generation = await persist(
-                lambda: self._ports.generations.claim(generation_id, now=now + beyond_lease, lease_until=lease_until), what="claim"
-            )
+            run.generation = await persist(lambda: self._claim(generation_id, beyond_lease), what="claim")
             if run.generation is not None:
                 await Turn(self._ports, run.generation, run.control, self._grid).run()
         except Exception:
             log.exception("generation_not_claimed", generation_id=generation_id)
         finally:
             run.control.live.settle()
+            run.holding.__exit__(None, None, None)
             del self._runs[generation_id]
             if self._turned_away:
                 self._turned_away = False
                 self._sweep_now.set()
 
-    async def _stop(self, generation_id: GenerationId) -> None:
+    async def _claim(self, generation_id: GenerationId, beyond_lease: timedelta) -> Generation | None:
+        now = await self._ports.generations.now()
+        lease_until = now + timedelta(seconds=self._ports.timing.lease_seconds)
+        return await self._ports.generations.claim(generation_id, now=now + beyond_lease, lease_until=lease_until)
+
+    async def _stop(self, generation_id: GenerationId, *, seen_seq: int | None) -> None:
         """Tell whoever runs it here to stop and see it end; run it to its cancelled end where nobody does."""
         run = self._runs.get(generation_id)
         if run is None and not self._draining:
-            run = self._own(generation_id, Control(), beyond_lease=_ANY_LEASE if self._sole_owner else timedelta(0))
+            run = self._own(generation_id, beyond_lease=_ANY_LEASE if self._sole_owner else timedelta(0))
         if run is not None and run.task is not None:
-            run.control.cancelled.set()
+            run.control.stop(seen_seq)
             await asyncio.wait((run.task,))
 
     async def _hand_over(self, run: _Run) -> None:
@@ -218,7 +235,7 @@ class Runner:
         if generation is None:
             return
         with suppress(Exception):
-            await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=self._ports.clock.now())
+            await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=await self._ports.generations.now())
             log.info("generation_handed_over", generation_id=generation.id, epoch=generation.epoch)
 
 

@@ -27,18 +27,21 @@ from antiphon.core.errors import (
     StaleEpoch,
 )
 from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, Snapshot
-from antiphon.core.generation import Generation
+from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
 from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.tenancy import Plan
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
 from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event
+from antiphon.orchestrator.keeper import Keeper
 from antiphon.orchestrator.live import LiveFeed
-from antiphon.orchestrator.pace import Grid, is_outage, persist
+from antiphon.orchestrator.pace import Grid, persist
 from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.readers import Readership
 from antiphon.orchestrator.request import ModelLimits, TurnRequest, turn_request
 from antiphon.orchestrator.resume import ShownText
 from antiphon.orchestrator.writer import LogWriter
@@ -57,10 +60,19 @@ _POOL_POLL_S = 0.1
 class Control:
     """What a runner tells a turn, and what it may ask about it."""
 
+    readership: Readership
     continues: GenerationId | None = None
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    seen_seq: int | None = None
+    """Where whoever stopped it stood; ``None``: nobody said so here, and all that was written stays."""
     live: LiveFeed = field(default_factory=LiveFeed)
     finishing: bool = False
+
+    def stop(self, seen_seq: int | None) -> None:
+        """Cancel the generation; of several stoppers, the one who has seen most counts."""
+        if seen_seq is not None:
+            self.seen_seq = max(seen_seq, self.seen_seq or 0)
+        self.cancelled.set()
 
 
 class Turn:
@@ -75,6 +87,8 @@ class Turn:
         self._grid = grid
         self._writer = LogWriter(ports.log, generation.id, generation.epoch)
         self._coalescer = Coalescer(self._writer, grid)
+        self._attendance = Attendance(control.readership, ports.clock, self._plan, lambda band: ports.gateway.set_band(generation.id, band))
+        self._introduced_seq = 0
         self._meter = Meter(ports.clock)
         self._own_ids: tuple[int, ...] = ()
         self._spoken = False
@@ -87,6 +101,8 @@ class Turn:
         try:
             ending = await self._ending()
             self._control.finishing = True
+            if ending.status is GenerationStatus.CANCELLED:
+                await self._cut()
             await self._finish(ending)
         except StaleEpoch:
             logger.info("generation_overtaken")
@@ -114,9 +130,12 @@ class Turn:
 
     async def _tell(self) -> Ending:
         state = await self._writer.open()
+        self._control.readership.delivered(state.seq)
+        self._control.readership.newest_seq = lambda: self._writer.sent_seq
         if state.terminal is not None:
             return recorded(state.terminal, text=state.text)
         await self._introduce(state)
+        self._introduced_seq = self._writer.seq
         self._own_ids = state.token_ids
         for last_attempt in (False, True):
             if self._generation.cancel_requested or self._control.cancelled.is_set():
@@ -155,29 +174,30 @@ class Turn:
             raise Interrupted("The answer was interrupted. What was written is kept.")
 
     async def _answer(self) -> Ending:
-        """One attempt at the engine, with a writer and a keeper beside it; whichever ends first decides."""
+        """One attempt at the engine, with a writer, a keeper and an eye on the readers beside it; what ends first decides."""
         self._coalescer = Coalescer(self._writer, self._grid)
         engine = asyncio.create_task(self._generate())
         writing = asyncio.create_task(self._coalescer.run())
-        keeping = asyncio.create_task(self._keep())
+        keeping = asyncio.create_task(Keeper(self._ports, self._generation, self._writer, self._control.cancelled.set).run())
+        attending = asyncio.create_task(self._attend())
         stopping = asyncio.create_task(self._control.cancelled.wait())
         try:
-            await asyncio.wait((engine, writing, keeping, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopped = not engine.done() and self._control.cancelled.is_set()
+            await asyncio.wait((engine, writing, keeping, attending, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopped = not engine.done() and (self._control.cancelled.is_set() or attending.done())
             self._coalescer.stop()
             if stopped and self._ports.gateway.cancel(self._generation.id):
                 await asyncio.wait((engine,), timeout=_LAST_WORD_S)
         finally:
             self._coalescer.stop()
-            await _release(engine, keeping, stopping)
+            await _release(engine, keeping, attending, stopping)
             await asyncio.wait((writing,))
-        for helper in (writing, keeping):
+        for helper in (writing, keeping, attending):
             if not helper.cancelled():
                 helper.result()
         return self._stopped(engine) if stopped else await self._ended(engine)
 
     def _stopped(self, engine: asyncio.Task[Finished]) -> Ending:
-        """Text that no reader saw is dropped; what it cost counts, by the engine's own account where it came in time."""
+        """What is not in the log yet is dropped; what it cost counts, by the engine's own account where it came in time."""
         if engine.cancelled() or engine.exception() is not None:
             return cancelled(self._meter.measured())
         usage = engine.result().usage
@@ -202,7 +222,8 @@ class Turn:
         request = await self._request(pool)
         self._coalescer.skip(request.skip)
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
-        async with aclosing(self._ports.gateway.stream(pool.name, request.engine, deadline_s=deadline_s)) as events:
+        engine = replace(request.engine, band=self._attendance.band)
+        async with aclosing(self._ports.gateway.stream(pool.name, engine, deadline_s=deadline_s)) as events:
             async for event in events:
                 match event:
                     case Queued():
@@ -240,7 +261,7 @@ class Turn:
         limits = ModelLimits(
             context_tokens=pool.context_tokens,
             default_tokens=self._ports.answer_tokens(pool.name, self._plan),
-            band=self._plan.band,
+            band=self._attendance.band,
         )
         shown = ShownText(
             prior=generation.prior_text,
@@ -260,7 +281,7 @@ class Turn:
 
     def _take(self, tokens: Tokens) -> None:
         self._meter.sampled(len(tokens.token_ids))
-        if not self._control.live.readers:
+        if not self._control.readership.readers:
             self._unwatched_tokens += len(tokens.token_ids)
         self._coalescer.add(tokens.token_ids, tokens.text)
         if tokens.text and not self._spoken:
@@ -270,29 +291,28 @@ class Turn:
                 self._ttft_ms = self._elapsed_ms()
                 self._ports.telemetry.observe(TTFT, self._ttft_ms / 1000, self._pool_name, self._generation.plan)
 
-    async def _keep(self) -> None:
-        """Renew the lease and keep checkpoints, for ever. An outage of the store is waited out; the text goes on."""
-        clock, timing, generation = self._ports.clock, self._ports.timing, self._generation
-        beat_at = clock.monotonic() + timing.heartbeat_seconds
-        checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
-        saved_seq = self._writer.seq
-        while True:
-            await asyncio.sleep(max(0.0, min(beat_at, checkpoint_at) - clock.monotonic()))
-            try:
-                if clock.monotonic() >= beat_at:
-                    beat_at = clock.monotonic() + timing.heartbeat_seconds
-                    lease_until = clock.now() + timedelta(seconds=timing.lease_seconds)
-                    if await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=lease_until):
-                        self._control.cancelled.set()
-                if clock.monotonic() >= checkpoint_at:
-                    checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
-                    if self._writer.seq != saved_seq:
-                        saved_seq, text = self._writer.seq, self._writer.text
-                        await self._ports.generations.checkpoint(generation.id, generation.epoch, text=text, seq=saved_seq)
-            except Exception as error:
-                if isinstance(error, AntiphonError) and not is_outage(error):
-                    raise
-                log.warning("generation_not_kept", generation_id=generation.id, error=type(error).__name__)
+    async def _attend(self) -> None:
+        """Act on the readers' absence; returns when nobody is going to read this."""
+        temporary = False
+        try:
+            head = await persist(
+                lambda: self._ports.conversations.get(self._owner, self._generation.conversation_id), what="read_conversation"
+            )
+            temporary = head.temporary
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason to disturb the answer
+            log.warning("conversation_not_read", generation_id=self._generation.id, error=type(error).__name__)
+        policy = AbandonPolicy(self._ports.timing.detached_grace_seconds, self._plan.on_abandon == "cancel", temporary)
+        await self._attendance.run(policy)
+        log.info("generation_abandoned", generation_id=self._generation.id, temporary=temporary)
+
+    async def _cut(self) -> None:
+        """Drop what was written behind the last that a reader was given, or the stopper has seen. Nothing of an earlier start."""
+        seen = self._control.seen_seq
+        if seen is None or not self._writer.opened:
+            return
+        with self._control.readership.cutting() as delivered:
+            if delivered is not None:
+                await self._writer.cut(max(delivered, seen, self._introduced_seq))
 
     async def _finish(self, ending: Ending) -> None:
         """Store first, then the log."""

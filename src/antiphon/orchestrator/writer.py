@@ -22,13 +22,19 @@ class LogWriter:
         self._epoch = epoch
         self.opened = False
         self.seq = 0
+        self.sent_seq = 0
+        """The last ``seq`` that a reader may have been given, a write under way included."""
         self.text = ""
         self.terminal: LogEntry | None = None
+        self._lengths: list[int] = []
+        """The text's length behind each entry, from the first that this writer knew as the last."""
 
     async def open(self, *, forever: bool = False) -> LogState:
         """Fence off earlier epochs and take over what they have shown."""
         state = await persist(lambda: self.log.open(self._generation_id, self._epoch), what="log_open", forever=forever)
         self.seq, self.text, self.terminal = state.seq, state.text, state.terminal
+        self.sent_seq = max(self.sent_seq, state.seq)
+        self._lengths = [len(state.text)]
         self.opened = True
         return state
 
@@ -42,9 +48,22 @@ class LogWriter:
         entries = [
             LogEntry(self._epoch, self.seq + 1 + index, event, token_ids if index == last else ()) for index, event in enumerate(events)
         ]
+        self.sent_seq = entries[-1].seq
         await persist(lambda: self._append(entries), what="log_append", forever=forever)
         for entry in entries:
             self._show(entry)
+
+    async def cut(self, seq: int) -> None:
+        """Let the text end where the entry ``seq`` left it. Only for entries behind it that no reader was given.
+
+        ``seq`` must not lie before what ``open`` took over.
+        """
+        behind = self.seq - seq
+        if behind <= 0 or self.terminal is not None:
+            return
+        text = self.text[: self._lengths[-1 - behind]]
+        if text != self.text:
+            await self.append(Snapshot(text))
 
     async def _append(self, entries: list[LogEntry]) -> None:
         try:
@@ -64,3 +83,4 @@ class LogWriter:
             self.text = entry.event.text
         if entry.terminal:
             self.terminal = entry
+        self._lengths.append(len(self.text))

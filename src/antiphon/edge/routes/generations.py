@@ -66,6 +66,8 @@ async def _shown(services: EdgeServices, owner: Owner, generation: Generation) -
     state = await services.log.state(generation.id)
     # A message that was continued holds more than this generation wrote, so the log is asked first.
     text = state.text if state is not None else (await services.conversations.message(owner, generation.message_id)).content
+    if state is not None:
+        services.runner.delivered(generation.id, state.seq)
     live = None if generation.status.terminal else services.runner.live(generation.id)
     queued = live.event if live is not None and isinstance(live.event, Queued) else None
     progress = Progress(

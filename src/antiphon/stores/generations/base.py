@@ -122,10 +122,17 @@ class Generations(Protocol):
         """
         ...
 
+    async def now(self) -> datetime:
+        """The store's clock. Leases are set and judged by it alone, so that processes whose clocks differ agree on them."""
+        ...
+
     async def get(self, owner: Owner, generation_id: GenerationId) -> Generation: ...
 
     async def claim(self, generation_id: GenerationId, *, now: datetime, lease_until: datetime) -> Generation | None:
-        """Take a ``queued`` generation, or a ``running`` one whose lease ended: epoch + 1, ``running``. ``None``: not to be had."""
+        """Take a ``queued`` generation, or a ``running`` one whose lease ended: epoch + 1, ``running``. ``None``: not to be had.
+
+        ``now`` and ``lease_until`` are times of the store's clock, here and below.
+        """
         ...
 
     async def heartbeat(self, generation_id: GenerationId, epoch: int, *, lease_until: datetime) -> bool:

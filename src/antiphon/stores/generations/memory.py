@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
+from antiphon.core.clock import Clock
+from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch, StoreUnavailable
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
 from antiphon.core.messages import Message
@@ -27,8 +28,16 @@ from antiphon.stores.memory import MemoryState, OutboxRow, StoredReplay
 
 
 class MemoryGenerations:
-    def __init__(self, state: MemoryState) -> None:
+    """``clock`` is the store's own; a runner needs it."""
+
+    def __init__(self, state: MemoryState, clock: Clock | None = None) -> None:
         self._state = state
+        self._clock = clock
+
+    async def now(self) -> datetime:
+        if self._clock is None:
+            raise StoreUnavailable("This store was given no clock.")
+        return self._clock.now()
 
     async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
         return self._replay(idempotency, now)

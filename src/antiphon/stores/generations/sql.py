@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from antiphon.core.clock import to_ms
+from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
@@ -31,7 +31,12 @@ from antiphon.stores.sql import rows
 from antiphon.stores.sql.base import Database, across_tenants, changed_values
 from antiphon.stores.sql.tables import conversations, generations, idempotency, messages, outbox
 
+_JULIAN_1970 = 2_440_587.5
 _QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
+
+
+_now = sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86_400_000.0, sa.BigInteger))
+"""SQLite's clock, in milliseconds since 1970."""
 
 
 class SqlGenerations:
@@ -39,6 +44,9 @@ class SqlGenerations:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+
+    async def now(self) -> datetime:
+        return await self._db.read(lambda tx: from_ms(tx.execute(across_tenants(_now, "now")).scalar_one()))
 
     async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
         return await self._db.read(lambda tx: _select_replay(tx, idempotency, now))

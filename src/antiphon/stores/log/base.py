@@ -44,6 +44,7 @@ class GenerationLog(Protocol):
     async def append(self, generation_id: GenerationId, entries: Sequence[LogEntry]) -> None:
         """Add entries; when it returns readers can see them and a killed process replays them.
 
+        A ``Snapshot`` takes the place of all text before it: from then on readers at older cursors are given it instead.
         ``seq`` must continue at the last + 1 and nothing follows a terminal entry (else ``ValueError``). Raises ``StaleEpoch``.
         """
         ...

@@ -69,6 +69,7 @@ class GenerationEntries:
 
     def publish(self, entries: Iterable[LogEntry], *, at: datetime) -> None:
         """Show admitted entries to readers and wake those who wait."""
+        folds = False
         for entry in entries:
             self._dense.append(entry)
             self._bytes += _ENTRY_BYTES + _size_of(entry)
@@ -77,13 +78,16 @@ class GenerationEntries:
             match entry.event:
                 case Delta(text=text):
                     self._text.append(text)
-                case Snapshot(text=text) | Retract(text=text):
+                case Snapshot(text=text):
+                    self._text = [text]
+                    folds = self.seq > 1
+                case Retract(text=text):
                     self._text = [text]
                 case Done() | Failed():
                     self.terminal, self.ended_at = entry, at
                 case _:
                     pass
-        if self._bytes > self._limit_bytes:
+        if folds or self._bytes > self._limit_bytes:
             self.fold()
         self.wake()
 
