@@ -22,7 +22,7 @@ from antiphon.app.data_folder import DataFolder, DataFolderInUse, FolderHold
 from antiphon.app.logging import LogFormat, configure_logging
 from antiphon.app.models import pull_missing_default
 from antiphon.app.wiring import Server, open_server
-from antiphon.core.errors import AntiphonError, ConfigErrors
+from antiphon.core.errors import AntiphonError, ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.edge.http import build_app
 from antiphon.edge.metrics import watch_event_loop
 from antiphon.edge.server import HttpServer
@@ -141,8 +141,15 @@ async def _background(server: Server) -> AsyncGenerator[None]:
 
 
 async def _owner_link(server: Server, config: Config, url: str) -> str:
-    """A fresh sign-in link for the owner, who is made on the first start."""
-    return await Admin(server.accounts, config, server.services.clock, server.services.ids).link(user=None, url=url)
+    """A fresh sign-in link for the owner, who is made on the first start; the bare address where the store takes no writes.
+
+    A full disk must not keep people from what is stored.
+    """
+    try:
+        return await Admin(server.accounts, config, server.services.clock, server.services.ids).link(user=None, url=url)
+    except (DiskFull, StoreUnavailable) as failure:
+        log.warning("no_sign_in_link", reason=failure.detail)
+        return f"{url}/"
 
 
 def _announce(hold: FolderHold, ready_file: Path | None, url: str, link: str) -> None:
