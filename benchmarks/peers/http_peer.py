@@ -37,9 +37,8 @@ LLAMA = Dialect(
         "seed": prompt.seed,
         "temperature": prompt.chat.temperature,
         "top_p": prompt.chat.top_p,
-        "top_k": 0,
+        "top_k": 40,
         "min_p": 0.0,
-        "samplers": ["top_p", "temperature"],
     },
     lambda event: event.get("tokens") or [],
 )
