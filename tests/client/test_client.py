@@ -15,13 +15,17 @@ META = b'id: 1-1\nevent: meta\ndata: {"generation_id":"gen_1","model":"m","reque
 DONE = b'id: 2-4\nevent: done\ndata: {"finish_reason":"stop","output_tokens":2}\n\n'
 
 
+def done(event_id: str) -> bytes:
+    return DONE.replace(b"2-4", event_id.encode())
+
+
 def delta(event_id: str, text: str) -> bytes:
     return f"id: {event_id}\nevent: delta\ndata: {json.dumps({'text': text})}\n\n".encode()
 
 
 def answer(url: str, waits: list[float] | None = None) -> Answer:
     opening = Opening("/v1/conversations/conv_1/messages", {"content": "hi"}, "key-1")
-    return Answer(Transport(url, "ak_1", timeout_s=5), opening, sleep=(waits if waits is not None else []).append)
+    return Answer(Transport(url, "ak_1", timeout_s=5), opening, sleep=(waits if waits is not None else []).append, random=lambda: 1.0)
 
 
 def test_a_lost_connection_goes_on_after_the_last_event() -> None:
@@ -40,11 +44,11 @@ def test_a_lost_connection_goes_on_after_the_last_event() -> None:
     assert len([event for event in events if event.__class__.__name__ == "Delta"]) == 2
     assert [request.headers.get("last-event-id") for request in server.requests] == [None, "1-2", "1-2"]
     assert server.requests[1].path == "/v1/generations/gen_1/stream"
-    assert waits == [0.2, 0.4]
+    assert waits == [0.4, 0.8]
 
 
 def test_the_opening_is_repeated_with_its_own_key() -> None:
-    with scripted(Scene(b""), Scene(META + DONE)) as server:
+    with scripted(Scene(b""), Scene(META + done("1-2"))) as server:
         list(answer(server.url))
     assert [request.method for request in server.requests] == ["POST", "POST"]
     assert {request.headers["idempotency-key"] for request in server.requests} == {"key-1"}
@@ -52,11 +56,45 @@ def test_the_opening_is_repeated_with_its_own_key() -> None:
 
 def test_reconnect_says_when_to_come_back() -> None:
     waits: list[float] = []
-    with scripted(Scene(META + b'event: reconnect\ndata: {"after_ms":1500}\n\n' + delta("1-2", "never read")), Scene(DONE)) as server:
+    with scripted(
+        Scene(META + b'event: reconnect\ndata: {"after_ms":1500}\n\n' + delta("1-2", "never read")), Scene(done("1-2"))
+    ) as server:
         reply = answer(server.url, waits)
         list(reply)
     assert waits == [1.5]
     assert reply.text == ""
+
+
+def test_waits_are_drawn_at_random() -> None:
+    for share, expected in ((0.0, [0.1, 0.2]), (0.5, [0.25, 0.5])):
+        waits: list[float] = []
+        with scripted(Scene(META), Scene(b"", status=502), Scene(done("2-2"))) as server:
+            opening = Opening("/v1/conversations/conv_1/messages", {}, "key-1")
+            list(Answer(Transport(server.url, "ak_1", timeout_s=5), opening, sleep=waits.append, random=lambda share=share: share))
+        assert waits == expected
+
+
+def test_a_gap_is_replayed_and_one_that_stays_is_bridged_by_a_snapshot() -> None:
+    gap = META + delta("1-2", "a") + delta("1-4", "c")
+    snapshot = b'id: 1-4\nevent: snapshot\ndata: {"text":"abc"}\n\n'
+    with scripted(Scene(gap), Scene(delta("1-3", "b") + delta("1-4", "c") + done("1-5"))) as server:
+        reply = answer(server.url)
+        list(reply)
+    assert reply.text == "abc"
+    with scripted(Scene(gap), Scene(gap), Scene(snapshot + done("1-5"))) as server:
+        reply = answer(server.url)
+        list(reply)
+    assert reply.text == "abc"
+    assert [request.headers.get("last-event-id") for request in server.requests] == [None, "1-2", "999999999999"]
+
+
+def test_the_end_as_the_store_has_it_has_no_id() -> None:
+    stored = b'event: snapshot\ndata: {"text":"abc"}\n\n' + DONE.partition(b"\n")[2]
+    with scripted(Scene(META + delta("1-2", "a")), Scene(stored)) as server:
+        reply = answer(server.url)
+        events = list(reply)
+    assert reply.text == "abc"
+    assert isinstance(events[-1], Done)
 
 
 def test_a_snapshot_replaces_the_text() -> None:

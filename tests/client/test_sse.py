@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from antiphon.client.errors import ProtocolError
 from antiphon.client.sse import MAX_EVENT_BYTES, ServerEvent, SseParser
+from tests.event_streams import CASES, Case
 
 STREAM = (
     'retry: 2000\n\n: ping\n\nid: 1-1\nevent: meta\ndata: {"a":1}\n\n'
@@ -38,14 +39,17 @@ def test_any_split_gives_the_same_events(cuts: list[int]) -> None:
     assert parse([whole[start:end] for start, end in pairwise(places)]) == EVENTS
 
 
-def test_byte_order_mark_and_retry() -> None:
-    parser = SseParser()
-    assert list(parser.push(b"\xef\xbb\xbfretry: 2000\nretry: soon\ndata: x\n\n")) == [ServerEvent("message", "x", "")]
-    assert parser.retry_ms == 2000
-
-
-def test_an_id_with_nul_is_ignored() -> None:
-    assert parse([b"id: 1-1\nid: 2\0\ndata: x\n\n"]) == [ServerEvent("message", "x", "1-1")]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_standards_corner_cases(case: Case) -> None:
+    expected = [ServerEvent(kind, data, last_id) for kind, data, last_id, _ in case.events]
+    for pieces in ([case.data], [bytes([byte]) for byte in case.data]):
+        parser = SseParser()
+        if not case.utf8:
+            with pytest.raises(ProtocolError):
+                [list(parser.push(piece)) for piece in pieces]
+            continue
+        assert [event for piece in pieces for event in parser.push(piece)] == expected
+        assert parser.retry_ms == case.retry
 
 
 @pytest.mark.parametrize("broken", [b"data: \xff\n\n", b"data: \xed\xa0\x80\n\n"])

@@ -27,6 +27,7 @@ from antiphon.orchestrator.settings import Timing
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.generations.memory import MemoryGenerations
+from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 
@@ -67,11 +68,20 @@ class Person:
 class Site:
     """One server. ``state`` holds every row; ``log`` every generation's log."""
 
-    def __init__(self, gateway: Gateway, *, public_url: str = "", loopback: bool = True, static_dir: Path = Path("/nonexistent")) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        public_url: str = "",
+        loopback: bool = True,
+        static_dir: Path = Path("/nonexistent"),
+        log: GenerationLog | None = None,
+        timing: Timing = TIMING,
+    ) -> None:
         self.clock: Clock = SystemClock()
         self.ids = SystemIds()
         self.state = MemoryState()
-        self.log = MemoryLog(self.clock, 900)
+        self.log: GenerationLog = MemoryLog(self.clock, 900) if log is None else log
         self.telemetry = PrometheusTelemetry()
         self.accounts = MemoryAccounts(self.state)
         ports = Ports(
@@ -82,7 +92,7 @@ class Site:
             plans={"free": PLAN},
             clock=self.clock,
             ids=self.ids,
-            timing=TIMING,
+            timing=timing,
             telemetry=self.telemetry,
             default_output_tokens={"quick": 64, "slow": 64},
         )
@@ -99,7 +109,7 @@ class Site:
             plans=ports.plans,
             clock=self.clock,
             ids=self.ids,
-            timing=TIMING,
+            timing=timing,
             telemetry=self.telemetry,
             public_url=public_url,
             loopback=loopback,

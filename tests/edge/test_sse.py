@@ -1,4 +1,4 @@
-"""The encoder, and the decoder against the corner cases of the web platform tests (eventsource/format-*)."""
+"""The encoder, and the decoder against the standard's corner cases."""
 
 from __future__ import annotations
 
@@ -24,72 +24,28 @@ from antiphon.core.events import (
     Title,
 )
 from antiphon.edge.sse import PING, RETRY, SseDecoder, SseEvent, encode_entry, encode_live, encode_logged
+from tests.event_streams import CASES, Case
 
 
 def decoded(data: bytes) -> list[tuple[str, str]]:
     return [(event.name, event.data) for event in SseDecoder().feed(data)]
 
 
-@pytest.mark.parametrize(
-    ("data", "events"),
-    [
-        (b"data: a\n\n", [("message", "a")]),
-        (b"data: a\r\rdata: b\r\n\r\ndata: c\n\n", [("message", "a"), ("message", "b"), ("message", "c")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [("message", "a")]),
-        (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", []),
-        (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [("message", "a")]),
-        (b"data:a\ndata: b\ndata:  c\ndata\n\n", [("message", "a\nb\n c\n")]),
-        (b"data\n\n", [("message", "")]),
-        (b"data:\n\n", [("message", "")]),
-        (b"\n\n\n", []),
-        (b"event: x\n\n", []),
-        (b"event: x\ndata: a\n\ndata: b\n\n", [("x", "a"), ("message", "b")]),
-        (b"event\ndata: a\n\n", [("message", "a")]),
-        (b": comment\ndata: a\n:\n\n", [("message", "a")]),
-        (b"data: a", []),
-        (b"data: a\n", []),
-        (b"data: a\ndata: b\r", []),
-        (b"Data: a\n\n", []),
-        (b" data: a\n\n", []),
-        (b"data : a\n\n", []),
-        (b"other: a\ndata: b\n\n", [("message", "b")]),
-        (b"data: a\x00b\n\n", [("message", "a\x00b")]),
-        ("data: a\u2028b\u0085c\x0bd\x0ce\x1cf\n\n".encode(), [("message", "a\u2028b\u0085c\x0bd\x0ce\x1cf")]),
-        (b"data: \xff\n\n", [("message", "\ufffd")]),
-        (b"data::a\n\n", [("message", ":a")]),
-    ],
-)
-def test_decoding(data: bytes, events: list[tuple[str, str]]) -> None:
-    assert decoded(data) == events
-    one_by_one = SseDecoder()
-    assert [(e.name, e.data) for index in range(len(data)) for e in one_by_one.feed(data[index : index + 1])] == events
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_decoding(case: Case) -> None:
+    expected = [SseEvent(name, data, last_id) for name, data, last_id, _ in case.events]
+    at_once, one_by_one = SseDecoder(), SseDecoder()
+    assert at_once.feed(case.data) == expected
+    assert [event for byte in case.data for event in one_by_one.feed(bytes([byte]))] == expected
+    assert at_once.retry_ms == one_by_one.retry_ms == case.retry
 
 
-def test_ids() -> None:
+def test_the_last_id_is_set_with_the_empty_line() -> None:
     decoder = SseDecoder()
-    assert decoder.feed(b"id: 1\ndata: a\n\n") == [SseEvent("message", "a", "1")]
-    assert decoder.feed(b"data: b\n\n") == [SseEvent("message", "b", "1")]
-    assert decoder.feed(b"id: 2\x00\ndata: c\n\n") == [SseEvent("message", "c", "1")]
     assert decoder.feed(b"id: 3\n\n") == []
     assert decoder.last_event_id == "3"
-    assert decoder.feed(b"id\ndata: d\n\n") == [SseEvent("message", "d", "")]
     decoder.feed(b"id: 9\n")
-    assert decoder.last_event_id == ""
-
-
-def test_retry() -> None:
-    decoder = SseDecoder()
-    for value, expected in (
-        (b"1000", 1000),
-        (b"x", 1000),
-        (b"10x", 1000),
-        (b" 7", 1000),
-        (b"", 1000),
-        ("\u0663".encode(), 1000),
-        (b"0", 0),
-    ):
-        decoder.feed(b"retry: " + value + b"\n")
-        assert decoder.retry_ms == expected
+    assert decoder.last_event_id == "3"
 
 
 NASTY = "\n\n\r data: event: done id: : ping [DONE] \u2028\u2029\u0085\x0b\x0c\x1c\x00 \U0001f468\u200d\U0001f469 <|im_end|>"

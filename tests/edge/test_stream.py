@@ -221,10 +221,7 @@ async def test_a_slow_reader_gets_one_snapshot(ada: Person, site: Site, waiting:
         await may_send.wait()
         events.extend(decoder.feed(message.get("body", b"")))
 
-    async def allowed() -> None:
-        pass
-
-    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, allowed)
+    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, ())
     streaming = asyncio.create_task(site.app.streams.stream(viewer)({"type": "http"}, receive, send))
     await site.log.append(waiting, deltas(1, 3))
     await _until(lambda: len(events) == 3)
@@ -252,10 +249,7 @@ async def test_a_reader_that_takes_nothing_is_given_up(
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def allowed() -> None:
-        pass
-
-    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, allowed)
+    viewer = Viewer(Owner(site.tenant.id, ada.user.id), waiting, None, ())
     async with asyncio.timeout(1):
         await site.app.streams.stream(viewer)({"type": "http"}, never, never)
     assert not site.app.streams.tails.running
@@ -306,7 +300,7 @@ async def test_cancel_while_reading(ada: Person) -> None:
 
 
 async def test_a_revoked_key_ends_its_stream(ada: Person, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.edge.stream.RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr("antiphon.edge.standing.RECHECK_SECONDS", 0.1)
     monkeypatch.setattr("antiphon.edge.auth.CACHE_SECONDS", 0.05)
     made = (await ada.http.post("/v1/keys", json={"name": "short"})).json()
     sent = await ada.send(await ada.conversation(), model="slow", params={"max_tokens": 300})

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import cases from "../../tests/event_streams.json";
 import { SseParser, type SseEvent } from "../src/sse";
 
 function parse(chunks: string[]): SseEvent[] {
@@ -32,3 +33,17 @@ test("any division into chunks gives the same events", () => {
   }
   assert.deepEqual(parse([...text]), whole);
 });
+
+for (const { name, stream, events } of cases) {
+  test(`the standard's corner case: ${name}`, () => {
+    const bytes = Uint8Array.from(stream, (character) => character.charCodeAt(0));
+    const expected = events.map(([type, data, , own]) => ({ type, data, id: own ?? undefined }));
+    for (const size of [bytes.length, 1]) {
+      const decoder = new TextDecoder();
+      const parser = new SseParser();
+      const found: SseEvent[] = [];
+      for (let at = 0; at < bytes.length; at += size) found.push(...parser.push(decoder.decode(bytes.subarray(at, at + size), { stream: true })));
+      assert.deepEqual(found, expected);
+    }
+  });
+}

@@ -86,7 +86,7 @@ class CompletionAnswer:
         self._id = f"chatcmpl-{completion.generation_id.removeprefix('gen_')}"
         self._headers: HeaderList = ((b"x-antiphon-generation", completion.generation_id.encode("ascii")),)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what ends the completion before the answer began; after that it is told inside the stream."""
         answering: asyncio.Task[None] | None = None
 
@@ -94,7 +94,7 @@ class CompletionAnswer:
             if answering is not None:
                 answering.cancel()
 
-        connection = Connection(receive, send, on_gone=stop)
+        connection = Connection(scope, receive, send, on_gone=stop)
         answering = asyncio.create_task(self._answer(connection), name="completion")
         try:
             await asyncio.wait({answering})

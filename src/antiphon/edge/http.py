@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.core.errors import AntiphonError, BodyTooLarge, FieldFault
 from antiphon.core.ids import IdKind
@@ -83,8 +83,9 @@ def build_app(services: EdgeServices) -> EdgeApp:
         },
     )
     api.state.services = services
-    api.state.authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
-    api.state.streams = Streams(services)
+    authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
+    api.state.authenticator = authenticator
+    api.state.streams = Streams(services, lambda credentials: authenticator.authenticate("GET", credentials))
     for router in ROUTERS:
         api.include_router(router)
     return EdgeApp(services, api)
@@ -111,44 +112,61 @@ class EdgeApp:
         exchange.attach(scope)
         answer = _Answer(send, (*self._headers, (b"x-request-id", exchange.request_id.encode("ascii"))))
         began = self._services.clock.monotonic()
-        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
-            try:
-                await self._answer(exchange, scope, receive, answer)
-            finally:
-                _log.info(
-                    "request",
-                    method=scope["method"],
-                    path=_logged_path(scope),
-                    status=answer.status,
-                    ms=round((self._services.clock.monotonic() - began) * 1000),
-                    user_id=None if exchange.principal is None else exchange.principal.user_id,
-                )
+        # Bound by hand: the context manager would stay on the frame of every open stream.
+        bound = structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        try:
+            await self._answer(exchange, scope, receive, answer)
+            if exchange.handoff is not None:
+                await self._hand_off(exchange.handoff, scope, receive, answer)
+        finally:
+            _log.info(
+                "request",
+                method=scope["method"],
+                path=_logged_path(scope),
+                status=answer.status,
+                ms=round((self._services.clock.monotonic() - began) * 1000),
+                user_id=None if exchange.principal is None else exchange.principal.user_id,
+            )
+            structlog.contextvars.reset_contextvars(**bound)
 
     async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
-            await self._route(exchange, scope, receive, answer.send)
+            await self._route(scope, receive, answer.send)
+        except ClientGone:
+            exchange.handoff = None
+        except Exception as error:  # noqa: BLE001 - the last place where an error becomes an answer
+            exchange.handoff = None
+            await self._tell(error, scope, receive, answer)
+
+    async def _hand_off(self, application: ASGIApp, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            await application(scope, receive, answer.send)
         except ClientGone:
             return
-        except Exception as error:  # noqa: BLE001 - the last place where an error becomes an answer
-            problem = problem_of(error)
-            if problem is INTERNAL:
-                _log.exception("request_failed", path=_logged_path(scope))
-            if answer.status is None:
-                await problem_response(problem, scope)(scope, receive, answer.send)
+        except Exception as error:  # noqa: BLE001 - as above
+            await self._tell(error, scope, receive, answer)
 
-    async def _route(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _tell(self, error: Exception, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        problem = problem_of(error)
+        if problem is INTERNAL:
+            _log.error("request_failed", path=_logged_path(scope), exc_info=error)
+        if answer.status is None:
+            await problem_response(problem, scope)(scope, receive, answer.send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] in {"GET", "HEAD"} and not scope["path"].startswith("/v1/"):
             file = await self._static.find(scope["path"])
             if file is not None:
                 await send_file(file, send, accept_encoding=header(scope["headers"], b"accept-encoding") or "")
                 return
-        await self._api(scope, _bounded(scope, receive), send)
-        if exchange.handoff is not None:
-            await exchange.handoff(scope, receive, send)
+        # A copy: what FastAPI puts into a scope must not outlive it under a stream.
+        await self._api(dict(scope), _bounded(scope, receive), send)
 
 
 class _Answer:
     """Adds the headers every answer has, and remembers the status."""
+
+    __slots__ = ("_headers", "_send", "status")
 
     def __init__(self, send: Send, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.status: int | None = None

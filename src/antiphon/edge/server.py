@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import msgspec
@@ -16,6 +18,8 @@ from uvicorn import Config, Server
 from uvicorn._types import ASGI3Application
 from uvicorn.lifespan.off import LifespanOff
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from antiphon.edge.connection import LINE
 
 HEADER_BYTES = 32_768
 HEADER_SECONDS = 10.0
@@ -26,6 +30,7 @@ LINGER_SECONDS = 5.0
 _IGNORED_BODY_BYTES = 16 << 20
 _PIECE_BYTES = 8192
 _BACKLOG = 2048
+_COLLECTOR_THRESHOLDS = (10_000, 20, 100)
 
 
 class ServedApp(Protocol):
@@ -50,6 +55,7 @@ class BoundedHttp(HttpToolsProtocol):
     _header_bytes = 0
     _unparsed_bytes = 0
     _ignored_bytes = 0
+    _tell_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -60,6 +66,17 @@ class BoundedHttp(HttpToolsProtocol):
         if self._linger is not None:
             self._linger.cancel()
         super().connection_lost(exc)
+        tell, self._tell_lost = self._tell_lost, None
+        if tell is not None:
+            tell()
+
+    def watch(self, tell: Callable[[], None] | None) -> bool:
+        """See ``edge.connection.Line``. A stream may last for hours, so the request's headers go."""
+        self._tell_lost = tell
+        if tell is not None:
+            self.scope["headers"] = self.headers = []
+            self.url = b""
+        return self.parser is not None
 
     def data_received(self, data: bytes) -> None:
         """Parse in pieces while headers are read, so that what the parser holds back stays bounded."""
@@ -77,6 +94,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[LINE] = self  # pyright: ignore[reportGeneralTypeIssues]
         self._header_bytes = 0
         self._unparsed_bytes = 0
         self._ignored_bytes = 0
@@ -220,3 +238,13 @@ class HttpServer:
             listener.bind(address)
             undo.pop_all()
         return listener
+
+
+def tune_collector() -> None:
+    """Once everything is loaded: what lives now is never looked through again, and garbage is looked for less often.
+
+    With CPython's defaults 10,000 open streams mean pauses of 110-600 ms; streams leave few cycles behind.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)

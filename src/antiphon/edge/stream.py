@@ -6,17 +6,14 @@ being written to a client.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 
-import structlog
 from starlette.types import Receive, Scope, Send
 
-from antiphon.core.errors import AntiphonError, Deleted, NotFound
+from antiphon.core.errors import Deleted, NotFound
 from antiphon.core.events import Cursor, Done, Failed, LogEntry, Reconnect, Snapshot, parse_cursor
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
@@ -25,37 +22,37 @@ from antiphon.edge import sse
 from antiphon.edge.connection import ClientGone, Connection, HeaderList
 from antiphon.edge.problems import failed_event
 from antiphon.edge.services import EdgeServices
+from antiphon.edge.standing import Standing, Standings
 from antiphon.edge.tail import Reader, Tail, Tails
+from antiphon.edge.wheel import Wheel
 from antiphon.orchestrator.live import LiveState
 from antiphon.stores.conversations.base import Owner
 
-RECHECK_SECONDS = 4.0
 _MISSING_CHECK_SECONDS = 1.0
 _RECONNECT_AFTER_MS = 500
 _RECONNECT_SPREAD_MS = 1500
-
-_log = structlog.get_logger(__name__)
-
-StillAllowed = Callable[[], Awaitable[None]]
-"""Raises when the caller's key or session has been revoked meanwhile."""
+_TURNS_PER_PING = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who reads which generation, from where (``None``: from the start), and how to see that they still may."""
+    """Who reads which generation, from where (``None``: from the start), and the credentials that must go on to hold."""
 
     owner: Owner
     generation_id: GenerationId
     cursor: str | None
-    still_allowed: StillAllowed
+    credentials: HeaderList
 
 
 class Streams:
     """Opens event streams, counts them, and tells them all to reconnect when the server drains."""
 
-    def __init__(self, services: EdgeServices) -> None:
+    def __init__(self, services: EdgeServices, check: Callable[[HeaderList], Awaitable[object]]) -> None:
         self.services = services
-        self.tails = Tails(services.log)
+        self.tails = Tails(services.log, services.runner.reading)
+        self.standings = Standings(check)
+        self.ping_after_s = services.timing.ping_seconds * (1 - 1 / _TURNS_PER_PING)
+        self.wheel = Wheel(services.timing.ping_seconds / _TURNS_PER_PING)
         self._open = 0
         self._opened = 0
         services.state.on_drain(self.tails.wake_all)
@@ -72,45 +69,17 @@ class Streams:
         """An ASGI application that answers with the stream; ``headers`` are added to the format's own."""
         return EventStream(self, viewer, headers)
 
-    @contextmanager
-    def counted(self) -> Iterator[int]:
-        """Count one open stream; yields its number since the start."""
+    def opened(self) -> int:
+        """Count one more open stream; returns its number since the start."""
         self._open += 1
         self._opened += 1
         self.services.telemetry.gauge(STREAMS_OPEN, self._open)
-        try:
-            yield self._opened
-        finally:
-            self._open -= 1
-            self.services.telemetry.gauge(STREAMS_OPEN, self._open)
+        return self._opened
 
-
-class EventStream:
-    """Answers one request with one generation's events."""
-
-    def __init__(self, streams: Streams, viewer: Viewer, headers: HeaderList) -> None:
-        self._streams = streams
-        self._viewer = viewer
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        reader = Reader()
-        services = self._streams.services
-        period = min(services.timing.ping_seconds, RECHECK_SECONDS)
-        connection = Connection(receive, send, on_gone=reader.wake, on_tick=reader.tick, tick_seconds=period)
-        generation_id = self._viewer.generation_id
-        with suppress(ClientGone), self._streams.counted() as number:
-            async with (
-                connection.watching(),
-                services.runner.reading(generation_id) as states,
-                self._streams.tails.attach(generation_id, reader) as tail,
-            ):
-                await connection.start(200, (*sse.HEADERS, *self._headers))
-                await connection.write(sse.RETRY)
-                reading = _Reading(services, self._viewer, reader, tail, connection)
-                async with reading.following(states):
-                    await reading.run(number)
-            await connection.finish()
+    def closed(self) -> None:
+        """Count one less."""
+        self._open -= 1
+        self.services.telemetry.gauge(STREAMS_OPEN, self._open)
 
 
 class _Progress(Enum):
@@ -119,49 +88,94 @@ class _Progress(Enum):
     ENDED = "ended"
 
 
-class _Reading:
-    """The reader loop: what is due goes out, otherwise sleep until woken or a ping is due."""
+class EventStream(Reader):
+    """Answers one request with one generation's events: what is due goes out, otherwise sleep until woken or a ping is due.
 
-    def __init__(self, services: EdgeServices, viewer: Viewer, reader: Reader, tail: Tail, connection: Connection) -> None:
-        self._services = services
+    There may be ten thousand of them, nearly all asleep: one task each, no timer, few objects.
+    """
+
+    __slots__ = (
+        "_caught_up",
+        "_connection",
+        "_headers",
+        "_missing_at",
+        "_number",
+        "_ping_due",
+        "_placed",
+        "_services",
+        "_shown",
+        "_standing",
+        "_streams",
+        "_tail",
+        "_viewer",
+        "_written_at",
+    )
+    _connection: Connection
+    _standing: Standing
+    _tail: Tail
+
+    def __init__(self, streams: Streams, viewer: Viewer, headers: HeaderList) -> None:
+        super().__init__()
+        self._streams = streams
+        self._services = streams.services
         self._viewer = viewer
-        self._reader = reader
-        self._tail = tail
-        self._connection = connection
+        self._headers = headers
+        self._number = 0
         self._placed = False
         self._caught_up = False
-        self._status: LiveState | None = None
-        now = services.clock.monotonic()
-        self._written_at = now
-        self._allowed_at = now
+        self._ping_due = False
+        self._shown: LiveState | None = None
+        self._written_at = 0.0
         self._missing_at = -math.inf
 
-    @asynccontextmanager
-    async def following(self, states: AsyncIterator[LiveState]) -> AsyncIterator[None]:
-        """Keep the newest queue or prefill state at hand while the context is open."""
-        follower = asyncio.create_task(self._follow(states), name="live-follower")
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams, viewer = self._streams, self._viewer
+        connection = self._connection = Connection(scope, receive, send, on_gone=self.wake)
+        self._number = streams.opened()
+        self._tail = streams.tails.attach(viewer.generation_id, self)
+        self._standing = streams.standings.join(viewer.credentials, self)
+        place = streams.wheel.add(self)
         try:
-            yield
+            connection.open()
+            await connection.start(200, (*sse.HEADERS, *self._headers))
+            await self._write(sse.RETRY)
+            await self._run()
+            await connection.finish()
+        except ClientGone:
+            pass
         finally:
-            follower.cancel()
+            connection.close()
+            streams.wheel.remove(self, place)
+            streams.standings.leave(self._standing, self)
+            streams.tails.detach(self._tail, self)
+            streams.closed()
 
-    async def run(self, number: int) -> None:
+    def tick(self) -> None:
+        """What the clock asks for: a ping, or to give up a client that takes nothing."""
+        self._connection.check()
+        if self._services.clock.monotonic() - self._written_at >= self._streams.ping_after_s:
+            self._ping_due = True
+            self.wake()
+
+    async def _run(self) -> None:
         """Write until the terminal event, the client's leaving, a revoked credential, or drain."""
-        while not self._connection.gone:
+        while not self._connection.gone and not self._standing.revoked:
             if self._services.state.draining or self._tail.failed:
-                spread = number * 97 % _RECONNECT_SPREAD_MS
+                spread = self._number * 97 % _RECONNECT_SPREAD_MS
                 await self._write(sse.encode_live(Reconnect(_RECONNECT_AFTER_MS + spread)))
                 return
-            status, self._status = self._status, None
-            if status is not None and not self._caught_up:
-                await self._write(sse.encode_live(status.event))
+            status = self._tail.status
+            if status is not self._shown and not self._caught_up:
+                self._shown = status
+                if status is not None:
+                    await self._write(sse.encode_live(status.event))
             progress = await self._step()
             if progress is _Progress.ENDED:
                 return
             if progress is _Progress.IDLE:
-                await self._reader.wait()
-                if self._reader.ticked and not await self._tick():
-                    return
+                if self._ping_due:
+                    await self._write(sse.PING)
+                await self.wait()
 
     async def _step(self) -> _Progress:
         if not self._tail.started:
@@ -170,12 +184,12 @@ class _Reading:
             self._placed = True
             if not await self._place():
                 return await self._snapshot()
-        frames = self._tail.after(self._reader.cursor)
+        frames = self._tail.after(self.cursor)
         if frames is None:
             return await self._snapshot() if self._caught_up else await self._catch_up()
         if frames.data:
             self._caught_up = True
-            self._reader.cursor = frames.seq
+            self.cursor = frames.seq
             await self._write(frames.data)
             return _Progress.ENDED if frames.terminal else _Progress.IDLE
         if frames.terminal:
@@ -198,18 +212,18 @@ class _Reading:
         # A folded log has one snapshot in place of older entries, so the next entry may lie beyond the cursor.
         known = entry.seq > cursor.seq or _stands_at(cursor, entry)
         if known:
-            self._reader.cursor = cursor.seq
+            self.cursor = cursor.seq
         return known
 
     async def _catch_up(self) -> _Progress:
         """Replay one page from the log itself, for a cursor older than the ring."""
-        page = await self._services.log.read(self._viewer.generation_id, self._reader.cursor)
+        page = await self._services.log.read(self._viewer.generation_id, self.cursor)
         if page is None:
             return await self._from_store()
         if not page.entries:
             return _Progress.IDLE
         last = page.entries[-1]
-        self._reader.cursor = last.seq
+        self.cursor = last.seq
         await self._write(b"".join(sse.encode_entry(entry) for entry in page.entries))
         return _Progress.ENDED if last.terminal else _Progress.MOVED
 
@@ -218,7 +232,7 @@ class _Reading:
         state = await self._services.log.state(self._viewer.generation_id)
         if state is None:
             return await self._from_store()
-        self._reader.cursor = state.seq
+        self.cursor = state.seq
         if state.terminal is None:
             await self._write(sse.encode_logged(Snapshot(state.text), f"{state.epoch}-{state.seq}"))
             return _Progress.MOVED
@@ -256,34 +270,10 @@ class _Reading:
         except NotFound:
             return None
 
-    async def _tick(self) -> bool:
-        """What the clock asks for: a ping, a look at the credentials. False when they hold no more."""
-        self._reader.ticked = False
-        now = self._services.clock.monotonic()
-        if now - self._allowed_at >= RECHECK_SECONDS:
-            self._allowed_at = now
-            if not await self._still_allowed():
-                return False
-        if now - self._written_at >= self._services.timing.ping_seconds * 0.95:
-            await self._write(sse.PING)
-        return True
-
-    async def _still_allowed(self) -> bool:
-        try:
-            await self._viewer.still_allowed()
-        except AntiphonError as error:
-            _log.info("stream_closed", generation_id=self._viewer.generation_id, code=error.code)
-            return False
-        return True
-
     async def _write(self, data: bytes) -> None:
         await self._connection.write(data)
+        self._ping_due = False
         self._written_at = self._services.clock.monotonic()
-
-    async def _follow(self, states: AsyncIterator[LiveState]) -> None:
-        async for state in states:
-            self._status = state
-            self._reader.wake()
 
 
 def end_of(generation: Generation) -> Done | Failed:

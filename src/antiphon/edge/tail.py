@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -17,6 +17,7 @@ import structlog
 
 from antiphon.core.ids import GenerationId
 from antiphon.edge.sse import encode_entry
+from antiphon.orchestrator.live import LiveState
 from antiphon.stores.log.base import GenerationLog
 
 RING_FRAMES = 256
@@ -24,6 +25,9 @@ RING_FRAMES = 256
 _FIRST_POLL_S = 0.01
 _LAST_POLL_S = 0.25
 _TELL_AGAIN_S = 1.0
+
+BeReader = Callable[[GenerationId], AbstractAsyncContextManager[AsyncIterator[LiveState]]]
+"""Be one of a generation's readers while the context is open, which yields its live states."""
 
 _log = structlog.get_logger(__name__)
 
@@ -44,40 +48,50 @@ class _Frame:
 
 
 class Reader:
-    """A reader's wake-up. ``cursor``: it has everything up to and including that ``seq``. ``ticked``: time has passed."""
+    """A reader's wake-up. ``cursor``: it has everything up to and including that ``seq``."""
 
-    __slots__ = ("_event", "cursor", "ticked")
+    __slots__ = ("_awake", "_sleeping", "cursor")
 
     def __init__(self) -> None:
         self.cursor = 0
-        self.ticked = False
-        self._event = asyncio.Event()
+        self._awake = False
+        self._sleeping: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
         """There may be something to do."""
-        self._event.set()
-
-    def tick(self) -> None:
-        """Wake it to look at the clock."""
-        self.ticked = True
-        self._event.set()
+        self._awake = True
+        sleeping = self._sleeping
+        if sleeping is not None and not sleeping.done():
+            sleeping.set_result(None)
 
     async def wait(self) -> None:
         """Sleep until woken; returns at once when that happened since the last ``wait``."""
-        await self._event.wait()
-        self._event.clear()
+        if not self._awake:
+            # A bare future: an ``asyncio.Event`` per reader would weigh 0.8 kB more.
+            self._sleeping = asyncio.get_running_loop().create_future()
+            try:
+                await self._sleeping
+            finally:
+                self._sleeping = None
+        self._awake = False
 
 
 class Tail:
-    """The newest frames of one generation. ``gone``: the log is no more; ``missing``: it is not there (yet)."""
+    """The newest frames of one generation. ``gone``: the log is no more; ``missing``: it is not there (yet).
 
-    def __init__(self, log: GenerationLog, generation_id: GenerationId) -> None:
+    ``status`` is what the generation does before its first text, for all its readers.
+    """
+
+    def __init__(self, log: GenerationLog, be_reader: BeReader, generation_id: GenerationId) -> None:
         self.gone = False
         self.missing = False
         self.failed = False
         self.readers: set[Reader] = set()
+        self.status: LiveState | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.generation_id = generation_id
         self._source = log
-        self._generation_id = generation_id
+        self._be_reader = be_reader
         self._ring: deque[_Frame] = deque(maxlen=RING_FRAMES)
         self._floor = 0
         self._seq = 0
@@ -107,18 +121,24 @@ class Tail:
     async def run(self) -> None:
         """Follow the log to its end; cancelled when the last reader leaves."""
         try:
-            await self._find()
-            await self._follow()
+            async with self._be_reader(self.generation_id) as states:
+                following = asyncio.create_task(self._follow_live(states), name="live-follower")
+                following.add_done_callback(_retrieve)
+                try:
+                    await self._find()
+                    await self._follow()
+                finally:
+                    following.cancel()
         except Exception:
             self.failed = True
-            _log.exception("tail_failed", generation_id=self._generation_id)
+            _log.exception("tail_failed", generation_id=self.generation_id)
             raise
         finally:
             self._wake()
 
     async def _find(self) -> None:
         pause, waited = _FIRST_POLL_S, 0.0
-        while (state := await self._source.state(self._generation_id)) is None:
+        while (state := await self._source.state(self.generation_id)) is None:
             if not self.missing or waited >= _TELL_AGAIN_S:
                 waited, self.missing = 0.0, True
                 self._wake()
@@ -133,7 +153,7 @@ class Tail:
 
     async def _follow(self) -> None:
         while True:
-            page = await self._source.read(self._generation_id, self._seq)
+            page = await self._source.read(self.generation_id, self._seq)
             if page is None:
                 self.gone = True
                 return
@@ -149,45 +169,44 @@ class Tail:
                 self._wake()
             if self._terminal_seq is not None:
                 return
-            await self._source.wait(self._generation_id, self._seq)
+            await self._source.wait(self.generation_id, self._seq)
+
+    async def _follow_live(self, states: AsyncIterator[LiveState]) -> None:
+        async for self.status in states:
+            self._wake()
 
     def _wake(self) -> None:
         for reader in self.readers:
             reader.wake()
 
 
-@dataclass(slots=True)
-class _Running:
-    tail: Tail
-    task: asyncio.Task[None]
-
-
 class Tails:
     """The tails of this process, alive for as long as somebody reads them."""
 
-    def __init__(self, log: GenerationLog) -> None:
+    def __init__(self, log: GenerationLog, be_reader: BeReader) -> None:
         self._source = log
-        self._running: dict[GenerationId, _Running] = {}
+        self._be_reader = be_reader
+        self._running: dict[GenerationId, Tail] = {}
 
-    @asynccontextmanager
-    async def attach(self, generation_id: GenerationId, reader: Reader) -> AsyncIterator[Tail]:
-        """The generation's tail, which wakes ``reader`` until the context ends."""
-        running = self._running.get(generation_id)
-        if running is None or running.tail.failed or running.tail.gone:
-            tail = Tail(self._source, generation_id)
-            task = asyncio.create_task(tail.run(), name=f"tail-{generation_id}")
-            task.add_done_callback(_retrieve)
-            running = self._running[generation_id] = _Running(tail, task)
-        tail = running.tail
+    def attach(self, generation_id: GenerationId, reader: Reader) -> Tail:
+        """The generation's tail, which wakes ``reader`` until it is detached."""
+        tail = self._running.get(generation_id)
+        if tail is None or tail.failed or tail.gone:
+            tail = self._running[generation_id] = Tail(self._source, self._be_reader, generation_id)
+            tail.task = asyncio.create_task(tail.run(), name=f"tail-{generation_id}")
+            tail.task.add_done_callback(_retrieve)
         tail.readers.add(reader)
-        try:
-            yield tail
-        finally:
-            tail.readers.discard(reader)
-            if not tail.readers:
-                running.task.cancel()
-                if self._running.get(generation_id) is running:
-                    del self._running[generation_id]
+        return tail
+
+    def detach(self, tail: Tail, reader: Reader) -> None:
+        """``reader`` reads no more; without readers a tail ends."""
+        tail.readers.discard(reader)
+        if tail.readers:
+            return
+        if tail.task is not None:
+            tail.task.cancel()
+        if self._running.get(tail.generation_id) is tail:
+            del self._running[tail.generation_id]
 
     @property
     def running(self) -> int:
@@ -196,8 +215,8 @@ class Tails:
 
     def wake_all(self) -> None:
         """Wake every reader of every generation, for drain."""
-        for running in self._running.values():
-            for reader in running.tail.readers:
+        for tail in self._running.values():
+            for reader in tail.readers:
                 reader.wake()
 
 

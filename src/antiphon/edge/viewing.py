@@ -6,17 +6,13 @@ from fastapi import Request
 
 from antiphon.core.ids import GenerationId
 from antiphon.core.tenancy import Principal
-from antiphon.edge.access import app_state
 from antiphon.edge.stream import Viewer
 from antiphon.stores.conversations.base import Owner
+
+_CREDENTIALS = frozenset({b"authorization", b"cookie"})
 
 
 def viewer_of(request: Request, caller: Principal, generation_id: GenerationId, *, cursor: str | None) -> Viewer:
     """The caller as a reader of ``generation_id``. It keeps the credentials, not the request, to see if they still hold."""
-    authenticator = app_state(request).authenticator
-    headers = tuple((name, value) for name, value in request.headers.raw if name in {b"authorization", b"cookie"})
-
-    async def still_allowed() -> None:
-        await authenticator.authenticate("GET", headers)
-
-    return Viewer(Owner(caller.tenant_id, caller.user_id), generation_id, cursor, still_allowed)
+    credentials = tuple((name, value) for name, value in request.headers.raw if name in _CREDENTIALS)
+    return Viewer(Owner(caller.tenant_id, caller.user_id), generation_id, cursor, credentials)
