@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from antiphon.core.generation import Sampling
 from antiphon.engines.base import SampleRow
-from antiphon.engines.sampler import sample, uniform
+from antiphon.engines.sampler import Sampler, uniform
 
 LOGITS = np.log(np.array([0.5, 0.25, 0.15, 0.07, 0.03], np.float32))
+
+
+def sample(logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> list[int]:
+    return Sampler(logits.shape[1]).sample(logits, rows)
 
 
 def row(position: int, **values: float) -> SampleRow:

@@ -35,7 +35,11 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn. ``temperature`` 0 is greedy; noise is a pure function of (seed, position)."""
+    """How the next token is drawn. ``temperature`` 0 is greedy; noise is a pure function of (seed, position).
+
+    In this order: penalties on the tokens of the answer so far, ``logit_bias``, temperature, ``min_p`` (a share of the
+    most probable token's probability), ``top_k``, ``top_p``; everything after ``seed`` is off by default.
+    """
 
     max_tokens: int
     temperature: float = 0.7
@@ -43,6 +47,17 @@ class Sampling:
     top_k: int = 0
     seed: int = 0
     stop: tuple[str, ...] = ()
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    """Divides a positive and multiplies a negative logit of a token that was in the answer."""
+    presence_penalty: float = 0.0
+    """Taken from the logit of a token that was in the answer."""
+    frequency_penalty: float = 0.0
+    """Taken from the logit of a token once for each time it was in the answer."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids and what is added to their logits."""
+    logprobs: int | None = None
+    """``None`` for no log-probabilities; else the drawn token's own and those of this many most probable ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from antiphon.core.tenancy import Band
 BLOCK_TOKENS = 32
 """Tokens of KV cache in one block."""
 
+KvPrecision = Literal["auto", "f32", "bf16", "f16", "u8"]
+
 
 # --- whole requests -------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class BlockSwap:
 class StepPlan:
     """One forward pass. Before it, in this order: ``swap_out`` (block to slot), ``swap_in`` (slot to block), ``copies``.
 
-    No slot is both filled and emptied in one step. A block written by a swap in may be the source of a copy.
+    A slot may be filled and then emptied in one step. A block written by a swap in may be the source of a copy.
     """
 
     sequences: tuple[SequenceStep, ...]
@@ -161,9 +163,21 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural logarithm of the probability the model itself gave a token: before temperature, penalties and bias."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
 class SampledToken:
+    """``logprob`` and ``top_logprobs``, most probable first, are there where the row's sampling asked for them."""
+
     sequence_id: int
     token_id: int
+    logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +286,11 @@ class ReplicaSpec:
     vocabulary: Literal["ascii", "nasty"] = "ascii"
     host_slots: int = -1
     """Blocks of the second tier; -1 leaves it to the engine, which takes them from the same memory budget."""
+    order: Literal["fair", "fcfs"] = "fair"
+    """How tenants of one band share the replica; ``fcfs`` is what fairness is measured against."""
+    inter_token_ms: float = 50.0
+    """How long a step with prefill may take beside decoding sequences."""
+    replicas: int = 1
+    """Replicas with a model of their own that run on this machine: they divide its memory and its threads."""
+    kv_precision: KvPrecision = "auto"
+    """Format of the KV cache. ``auto`` is f32 where ``precision`` is exact, else the machine's 16-bit format."""

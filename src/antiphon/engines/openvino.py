@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.engines.base import (
@@ -15,20 +17,20 @@ from antiphon.engines.base import (
     ExecutorShape,
     ReplicaSpec,
     SampledToken,
+    SampleRow,
     SequenceStep,
     StepPlan,
     StepResult,
 )
-from antiphon.engines.memory import available_bytes
-from antiphon.engines.paged_model import PagedModel, StepInputs
-from antiphon.engines.sampler import sample
+from antiphon.engines.control_group import quota_processors, replica_threads
+from antiphon.engines.logits import log_probabilities
+from antiphon.engines.memory import cache_size
+from antiphon.engines.paged_model import Formats, PagedModel, StepInputs
+from antiphon.engines.sampler import Sampler
 from antiphon.engines.tokenizer_file import read_tokenizer_file
 
 DEFAULT_CONTEXT_TOKENS = 2048
 """For a model whose files do not say what context it was made for."""
-
-_MOST_BLOCKS_UNASKED = 2048
-_MEMORY_SHARE = 0.25
 
 _log = structlog.get_logger(__name__)
 
@@ -36,38 +38,48 @@ _log = structlog.get_logger(__name__)
 class OpenVinoExecutor:
     """Implements ``Executor`` on the CPU. Loading blocks for seconds; raises ``ModelUnusable``.
 
-    With ``precision="exact"`` everything is computed and cached in 32 bits and a step of a single token is padded to two
-    rows, because OpenVINO multiplies one row by another kernel than several; so a sequence's logits do not depend on what
-    else is in the step.
+    With ``precision="exact"`` everything is computed and cached in 32 bits, and a step of a single token, or with a single
+    sampled row, is padded to two, because OpenVINO multiplies one row by another kernel than several; so a sequence's logits
+    do not depend on what else is in the step.
     """
 
     def __init__(self, spec: ReplicaSpec) -> None:
         folder = Path(spec.model_path)
         tokenizer = read_tokenizer_file(folder)
         started = time.perf_counter()
-        self._model = PagedModel(folder, spec.precision, spec.threads)
-        blocks = _blocks(spec, self._model.block_bytes)
-        self._scratch_block = blocks
-        self._model.allocate(blocks + 1)
+        if spec.precision == "exact" and spec.kv_precision not in {"auto", "f32"}:
+            raise ModelUnusable(f"The pool {spec.pool} cannot be exact with a KV cache in {spec.kv_precision}.")
+        threads = spec.threads or replica_threads(spec.replicas, quota_processors())
+        self._model = PagedModel(folder, Formats(spec.precision, spec.kv_precision), threads)
+        block_bytes = self._model.block_bytes
+        size = cache_size(spec.kv_bytes, block_bytes, spec.replicas, spec.host_slots)
+        if size is None:
+            raise ModelUnusable(f"The KV cache of {spec.model} needs at least {3 * block_bytes // 1_000_000 + 1} MB; give it more memory.")
+        self._cache = self._model.allocate(size.blocks + 1, size.host_slots)
+        self._scratch_block = size.blocks
         self._exact = spec.precision == "exact"
         self._closed = False
         wanted = spec.context_tokens or tokenizer.context_tokens or DEFAULT_CONTEXT_TOKENS
         trained = tokenizer.context_tokens or wanted
         self._shape = ExecutorShape(
-            blocks=blocks,
+            blocks=size.blocks,
             block_tokens=BLOCK_TOKENS,
-            context_tokens=min(wanted, trained, blocks * BLOCK_TOKENS),
+            context_tokens=min(wanted, trained, size.blocks * BLOCK_TOKENS),
             vocabulary_tokens=self._model.vocabulary_tokens,
             end_token_ids=tokenizer.end_token_ids,
+            host_slots=size.host_slots,
+            partial_copies=spec.kv_precision != "u8",
         )
+        self._sampler = Sampler(self._model.vocabulary_tokens)
         self._warm_up()
         _log.info(
             "executor_ready",
             pool=spec.pool,
             model=spec.model,
             precision=spec.precision,
-            blocks=blocks,
-            block_bytes=self._model.block_bytes,
+            blocks=size.blocks,
+            host_slots=size.host_slots,
+            block_bytes=block_bytes,
             seconds=round(time.perf_counter() - started, 2),
         )
 
@@ -77,66 +89,92 @@ class OpenVinoExecutor:
 
     def step(self, plan: StepPlan) -> StepResult:
         started = time.perf_counter()
-        self._check(plan)
-        for copy in plan.copies:
-            self._model.copy_block(copy.source_block, copy.target_block)
-        rows = [(sequence, sequence.sample) for sequence in plan.sequences if sequence.sample is not None]
-        inputs = self._inputs(plan.sequences)
-        try:
-            logits = self._model.infer(inputs)
-        except RuntimeError as error:
-            raise EngineFailed("The engine could not compute a step.") from error
+        logits = self._logits(plan)
         inferred = time.perf_counter()
-        ids = sample(logits[: len(rows)], [row for _, row in rows]) if rows else []
-        sampled = tuple(SampledToken(sequence.sequence_id, token_id) for (sequence, _), token_id in zip(rows, ids, strict=True))
+        rows = [(sequence.sequence_id, sequence.sample) for sequence in plan.sequences if sequence.sample is not None]
+        sampled = self._sampled(logits, rows) if rows else ()
         return StepResult(sampled=sampled, infer_s=inferred - started, sample_s=time.perf_counter() - inferred)
+
+    def logits(self, plan: StepPlan) -> NDArray[np.float32]:
+        """The step's logits, [sampled sequences, vocabulary], in place of sampled tokens: for measurements of exactness."""
+        return self._logits(plan)[: sum(sequence.sample is not None for sequence in plan.sequences)].copy()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._model.release()
+            del self._cache
+
+    def _logits(self, plan: StepPlan) -> NDArray[np.float32]:
+        """Move blocks, then compute: at least one row. It is valid until the next step."""
+        self._check(plan)
+        if plan.swap_out:
+            self._cache.swap_out(plan.swap_out)
+        if plan.swap_in:
+            self._cache.swap_in(plan.swap_in)
+        if plan.copies:
+            self._cache.copy(plan.copies)
+        try:
+            return self._model.infer(self._inputs(plan.sequences))
+        except RuntimeError as error:
+            raise EngineFailed("The engine could not compute a step.") from error
+
+    def _sampled(self, logits: NDArray[np.float32], rows: Sequence[tuple[int, SampleRow]]) -> tuple[SampledToken, ...]:
+        try:
+            ids = self._sampler.sample(logits[: len(rows)], [row for _, row in rows])
+        except FloatingPointError as error:
+            raise EngineFailed("The model computed something that is not a number.") from error
+        sampled: list[SampledToken] = []
+        for index, (sequence_id, row) in enumerate(rows):
+            most = row.sampling.logprobs
+            if most is None:
+                sampled.append(SampledToken(sequence_id, ids[index]))
+            else:
+                sampled.append(SampledToken(sequence_id, ids[index], *log_probabilities(logits[index], ids[index], most)))
+        return tuple(sampled)
 
     def _inputs(self, sequences: Sequence[SequenceStep]) -> StepInputs:
         if self._exact and sum(len(sequence.token_ids) for sequence in sequences) == 1:
             sequences = (*sequences, _scratch_row(self._scratch_block))
-        tokens: list[int] = []
-        positions: list[int] = []
-        blocks: list[int] = []
-        begins, block_begins, sampled = [0], [0], list[int]()
-        for sequence in sequences:
-            total = sequence.past_tokens + len(sequence.token_ids)
-            tokens += sequence.token_ids
-            positions += range(sequence.past_tokens, total)
-            blocks += sequence.block_ids[: -(-total // BLOCK_TOKENS)]
-            begins.append(len(tokens))
-            block_begins.append(len(blocks))
-            if sequence.sample is not None:
-                sampled.append(len(tokens) - 1)
+        counts = [len(sequence.token_ids) for sequence in sequences]
+        pasts = [sequence.past_tokens for sequence in sequences]
+        totals = [past + count for past, count in zip(pasts, counts, strict=True)]
+        needed = [-(-total // BLOCK_TOKENS) for total in totals]
+        begins = list(accumulate(counts, initial=0))
+        tables = [sequence.block_ids[:count] for sequence, count in zip(sequences, needed, strict=True)]
+        sampled = [end - 1 for end, sequence in zip(begins[1:], sequences, strict=True) if sequence.sample is not None] or [0]
+        if self._exact and len(sampled) == 1:
+            sampled *= 2
         return StepInputs(
-            input_ids=np.asarray(tokens, np.int64),
-            position_ids=np.asarray(positions, np.int64),
-            past_lens=np.asarray([sequence.past_tokens for sequence in sequences], np.int32),
-            subsequence_begins=np.asarray(begins, np.int32),
-            block_indices=np.asarray(blocks, np.int32),
-            block_indices_begins=np.asarray(block_begins, np.int32),
-            max_context_len=max(sequence.past_tokens + len(sequence.token_ids) for sequence in sequences),
-            sampled_rows=np.asarray(sampled or [0], np.int64),
+            input_ids=np.array(list(chain.from_iterable(sequence.token_ids for sequence in sequences)), np.int64),
+            position_ids=np.array(list(chain.from_iterable(map(range, pasts, totals))), np.int64),
+            past_lens=np.array(pasts, np.int32),
+            subsequence_begins=np.array(begins, np.int32),
+            block_indices=np.array(list(chain.from_iterable(tables)), np.int32),
+            block_indices_begins=np.array(list(accumulate(needed, initial=0)), np.int32),
+            max_context_len=np.array(max(totals), np.int32),
+            sampled_tokens_indices=np.array(sampled, np.int64),
         )
 
     def _check(self, plan: StepPlan) -> None:
         """Native code trusts its block tables: a wrong one would overwrite memory."""
         if self._closed or not plan.sequences:
             raise EngineFailed("The engine was given nothing it can compute.")
-        named = [copy.target_block for copy in plan.copies] + [copy.source_block for copy in plan.copies]
+        blocks, slots = self._shape.blocks, self._shape.host_slots
         for sequence in plan.sequences:
-            total = sequence.past_tokens + len(sequence.token_ids)
-            if not sequence.token_ids or len(sequence.block_ids) * BLOCK_TOKENS < total:
+            tokens, table = sequence.token_ids, sequence.block_ids
+            if not tokens or sequence.past_tokens < 0 or len(table) * BLOCK_TOKENS < sequence.past_tokens + len(tokens):
                 raise EngineFailed("A step names fewer blocks than its tokens need.")
-            if min(sequence.token_ids) < 0 or max(sequence.token_ids) >= self._shape.vocabulary_tokens:
+            if min(tokens) < 0 or max(tokens) >= self._shape.vocabulary_tokens:
                 raise EngineFailed("A step has a token that is not in the vocabulary.")
-            named += sequence.block_ids
-        if min(named) < 0 or max(named) >= self._shape.blocks:
-            raise EngineFailed("A step names a block that does not exist.")
+            if min(table) < 0 or max(table) >= blocks:
+                raise EngineFailed("A step names a block that does not exist.")
+        for copy in plan.copies:
+            if not (0 <= copy.source_block < blocks and 0 <= copy.target_block < blocks):
+                raise EngineFailed("A copy names a block that does not exist.")
+        for swap in chain(plan.swap_out, plan.swap_in):
+            if not (0 <= swap.device_block < blocks and 0 <= swap.host_slot < slots):
+                raise EngineFailed("A swap names a block or a slot that does not exist.")
 
     def _warm_up(self) -> None:
         """Run the shapes that differ in kernels once (a chunk, two rows, one row), so that no user waits for them."""
@@ -152,13 +190,3 @@ class OpenVinoExecutor:
 def _scratch_row(block: int) -> SequenceStep:
     """A decode row of no sequence, on the block that is never handed out."""
     return SequenceStep(-1, (0,), 0, (block,), None)
-
-
-def _blocks(spec: ReplicaSpec, block_bytes: int) -> int:
-    if spec.kv_bytes > 0:
-        blocks = spec.kv_bytes // block_bytes
-    else:
-        blocks = min(int(available_bytes() * _MEMORY_SHARE) // block_bytes, _MOST_BLOCKS_UNASKED)
-    if blocks < 2:
-        raise ModelUnusable(f"The KV cache of {spec.model} needs at least {3 * block_bytes // 1_000_000 + 1} MB; give it more memory.")
-    return blocks

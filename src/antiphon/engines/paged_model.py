@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from antiphon.core.errors import ModelUnusable
 from antiphon.core.pools import Precision
-from antiphon.engines.base import BLOCK_TOKENS
+from antiphon.engines.base import BLOCK_TOKENS, KvPrecision
+from antiphon.engines.cache_tensors import CachePart, CacheTensors
 from antiphon.engines.quiet_openvino import opset13, ov, paged_attention_transformation
 
 _SAMPLED_ROWS = "sampled_tokens_indices"
@@ -33,12 +34,20 @@ _STEP_INPUTS: dict[str, int] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Formats:
+    """What a model computes and caches in; ``exact`` allows only an f32 cache."""
+
+    precision: Precision = "fast"
+    kv_precision: KvPrecision = "auto"
+
+
+@dataclass(frozen=True, slots=True)
 class StepInputs:
     """The arrays of one forward pass; see ``engines/base.py`` for a step's meaning.
 
     ``input_ids``, ``position_ids`` int64 [tokens]; ``past_lens`` int32 [rows]; ``subsequence_begins``,
-    ``block_indices_begins`` int32 [rows + 1]; ``block_indices`` int32 [blocks named]; ``sampled_rows`` int64 [sampled],
-    indices into ``input_ids``.
+    ``block_indices_begins`` int32 [rows + 1]; ``block_indices`` int32 [blocks named]; ``max_context_len`` int32 [];
+    ``sampled_tokens_indices`` int64 [sampled], indices into ``input_ids``. The names are the model's.
     """
 
     input_ids: NDArray[np.int64]
@@ -47,8 +56,8 @@ class StepInputs:
     subsequence_begins: NDArray[np.int32]
     block_indices: NDArray[np.int32]
     block_indices_begins: NDArray[np.int32]
-    max_context_len: int
-    sampled_rows: NDArray[np.int64]
+    max_context_len: NDArray[np.int32]
+    sampled_tokens_indices: NDArray[np.int64]
 
 
 class PagedModel:
@@ -57,57 +66,48 @@ class PagedModel:
     Raises ``ModelUnusable`` when the folder holds no model that can be run this way.
     """
 
-    def __init__(self, folder: Path, precision: Precision, threads: int) -> None:
+    def __init__(self, folder: Path, formats: Formats, threads: int) -> None:
         core = ov.Core()
         model = _read(core, folder)
         _check_inputs(model, folder)
         try:
-            compiled = core.compile_model(model, "CPU", _properties(core, precision, threads))
+            compiled = core.compile_model(model, "CPU", _properties(core, formats, threads))
             self._request = compiled.create_infer_request()
         except RuntimeError as error:
             raise ModelUnusable(f"OpenVINO cannot compile the model in {folder.name}.") from error
-        self._cache_layout = _cache_layout(compiled, folder)
-        self._cache: list[ov.Tensor] = []
-        self._cache_arrays: list[NDArray[np.generic]] = []
+        self._parts = _cache_parts(compiled, folder)
+        self._inputs = {name: self._request.get_tensor(name) for name in _STEP_INPUTS}
         self.vocabulary_tokens: int = compiled.outputs[0].partial_shape[-1].get_length()
 
     @property
     def block_bytes(self) -> int:
         """Bytes of one block over all layers, keys and values."""
-        return sum(int(np.prod(shape)) * element.size for _, element, shape in self._cache_layout)
+        return sum(part.block_bytes for part in self._parts)
 
-    def allocate(self, blocks: int) -> None:
-        """Make a cache of ``blocks`` blocks. The system gives the memory when a block is first written."""
-        for name, element, shape in self._cache_layout:
-            tensor = ov.Tensor(element, ov.Shape([blocks, *shape]))
+    def allocate(self, blocks: int, slots: int) -> CacheTensors:
+        """Give the model a cache of ``blocks`` blocks, with ``slots`` to swap to."""
+        cache = CacheTensors(self._parts, blocks, slots)
+        for name, tensor in cache.tensors.items():
             self._request.set_tensor(name, tensor)
-            self._cache.append(tensor)
-            self._cache_arrays.append(tensor.data)
-
-    def copy_block(self, source: int, target: int) -> None:
-        """Copy one block in every layer, bit by bit."""
-        for array in self._cache_arrays:
-            array[target] = array[source]
+        return cache
 
     def infer(self, step: StepInputs) -> NDArray[np.float32]:
-        """Logits [sampled, vocabulary], valid until the next call. Raises ``RuntimeError`` when OpenVINO fails."""
-        request = self._request
-        request.set_tensor("input_ids", ov.Tensor(step.input_ids))
-        request.set_tensor("position_ids", ov.Tensor(step.position_ids))
-        request.set_tensor("past_lens", ov.Tensor(step.past_lens))
-        request.set_tensor("subsequence_begins", ov.Tensor(step.subsequence_begins))
-        request.set_tensor("block_indices", ov.Tensor(step.block_indices))
-        request.set_tensor("block_indices_begins", ov.Tensor(step.block_indices_begins))
-        request.set_tensor("max_context_len", ov.Tensor(np.asarray(step.max_context_len, np.int32)))
-        request.set_tensor(_SAMPLED_ROWS, ov.Tensor(step.sampled_rows))
-        request.infer()
-        logits = request.get_output_tensor(0).data
+        """Logits [sampled, vocabulary], valid until the next call. Raises ``RuntimeError`` when OpenVINO fails.
+
+        The inputs go into tensors that stay set: setting new ones costs a tenth of a millisecond per step.
+        """
+        for name, tensor in self._inputs.items():
+            values: NDArray[np.generic] = getattr(step, name)
+            if values.ndim:
+                tensor.shape = values.shape
+            tensor.data[...] = values
+        self._request.infer(share_outputs=True)
+        logits = self._request.get_output_tensor(0).data
         return logits.reshape(-1, logits.shape[-1])
 
     def release(self) -> None:
-        """Drop the cache; the model cannot be used after that."""
-        self._cache_arrays.clear()
-        self._cache.clear()
+        """Forget the model; it cannot be used after that."""
+        self._inputs.clear()
         del self._request
 
 
@@ -156,24 +156,32 @@ def _check_inputs(model: ov.Model, folder: Path) -> None:
         raise ModelUnusable(f"The model in {folder.name} cannot be served: it has {caches} caches and {len(model.outputs)} outputs.")
 
 
-def _cache_layout(compiled: ov.CompiledModel, folder: Path) -> list[tuple[str, ov.Type, list[int]]]:
-    layout: list[tuple[str, ov.Type, list[int]]] = []
+def _cache_parts(compiled: ov.CompiledModel, folder: Path) -> list[CachePart]:
+    """The cache inputs. A block has a place for each of its tokens, and in u8 some more for the scales of its keys."""
+    parts: list[CachePart] = []
     for port in compiled.inputs:
         if not _is_cache(_name(port)):
             continue
         shape = list(port.partial_shape)
-        if len(shape) != 4 or any(dimension.is_dynamic for dimension in shape[1:]) or shape[2].get_length() != BLOCK_TOKENS:
+        if len(shape) != 4 or any(dimension.is_dynamic for dimension in shape[1:]):
+            raise ModelUnusable(f"The model in {folder.name} cannot be served: its cache has no blocks of a fixed size.")
+        part = CachePart(_name(port), port.element_type, tuple(dimension.get_length() for dimension in shape[1:]))
+        tokens = part.shape[1]
+        if tokens != BLOCK_TOKENS and not (part.element == ov.Type.u8 and BLOCK_TOKENS < tokens < 2 * BLOCK_TOKENS):
             raise ModelUnusable(f"The model in {folder.name} cannot be served: its cache has no blocks of {BLOCK_TOKENS} tokens.")
-        layout.append((_name(port), port.element_type, [dimension.get_length() for dimension in shape[1:]]))
-    return layout
+        parts.append(part)
+    return parts
 
 
-def _properties(core: ov.Core, precision: Precision, threads: int) -> dict[str, str | int]:
+def _properties(core: ov.Core, formats: Formats, threads: int) -> dict[str, str | int]:
+    """The cache's format is always named: left alone, the plugin takes u8 for some models and 16 bits for others."""
     properties: dict[str, str | int] = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if threads > 0:
         properties["INFERENCE_NUM_THREADS"] = threads
-    if precision == "exact":
+    if formats.precision == "exact":
         return properties | {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    if formats.kv_precision != "auto":
+        return properties | {"KV_CACHE_PRECISION": formats.kv_precision}
     has_bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return properties | {"KV_CACHE_PRECISION": "bf16" if has_bf16 else "f16"}
 
