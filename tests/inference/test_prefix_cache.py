@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from antiphon.inference.kv_blocks import BlockPool
+from antiphon.inference.host_tier import HostTier
+from antiphon.inference.kv_blocks import BlockPool, OutOfBlocks
 from antiphon.inference.prefix_cache import CachedBlock, PrefixCache
 
 
 def test_a_hit_is_the_exact_tokens_under_the_same_salt() -> None:
     pool = BlockPool(4)
-    cache = PrefixCache(pool)
+    cache = PrefixCache(pool, HostTier(0))
     first = cache.insert("a", None, (1, 2), pool.take())
     second = cache.insert("a", first, (3, 4), pool.take())
     assert cache.match("a", [(1, 2), (3, 4), (5, 6)]) == [first, second]
@@ -21,7 +23,7 @@ def test_a_hit_is_the_exact_tokens_under_the_same_salt() -> None:
 
 def test_a_partial_hit_is_the_longest_common_beginning() -> None:
     pool = BlockPool(4)
-    cache = PrefixCache(pool)
+    cache = PrefixCache(pool, HostTier(0))
     cache.insert("a", None, (1, 2, 3), pool.take())
     better = cache.insert("a", None, (1, 2, 4), pool.take())
     assert cache.find_partial("a", None, (1, 2, 4, 9)) == (better, 3)
@@ -31,7 +33,7 @@ def test_a_partial_hit_is_the_longest_common_beginning() -> None:
 
 def test_the_same_tokens_twice_are_indexed_once() -> None:
     pool = BlockPool(2)
-    cache = PrefixCache(pool)
+    cache = PrefixCache(pool, HostTier(0))
     mine, other = pool.take(), pool.take()
     node = cache.insert("a", None, (1,), mine)
     assert cache.insert("a", None, (1,), other) is node
@@ -41,15 +43,16 @@ def test_the_same_tokens_twice_are_indexed_once() -> None:
 
 def test_eviction_takes_the_longest_unused_and_never_a_held_one() -> None:
     pool = BlockPool(3)
-    cache = PrefixCache(pool)
+    cache = PrefixCache(pool, HostTier(0))
     old, new, held = (cache.insert("a", None, (tokens,), pool.take()) for tokens in range(3))
     pool.release(old.block)
     pool.release(new.block)
-    assert cache.evict()
+    cache.take()
     assert cache.match("a", [(0,)]) == []
     assert cache.match("a", [(1,)]) == [new]
-    assert cache.evict()
-    assert not cache.evict()
+    cache.take()
+    with pytest.raises(OutOfBlocks):
+        cache.take()
     assert cache.match("a", [(2,)]) == [held]
 
 
@@ -60,7 +63,7 @@ class Holders(RuleBasedStateMachine):
     @initialize(blocks=st.integers(4, 12))
     def start(self, blocks: int) -> None:
         self.pool = BlockPool(blocks)
-        self.cache = PrefixCache(self.pool)
+        self.cache = PrefixCache(self.pool, HostTier(0))
         self.holders: list[tuple[str, list[CachedBlock]]] = []
 
     @rule(salt=st.sampled_from("ab"))
@@ -76,9 +79,7 @@ class Holders(RuleBasedStateMachine):
         if node is not None:
             self.pool.share(node.block)
         elif self.pool.takeable:
-            if not self.pool.free:
-                assert self.cache.evict()
-            node = self.cache.insert(salt, parent, (token,), self.pool.take())
+            node = self.cache.insert(salt, parent, (token,), self.cache.take())
         if node is not None:
             path.append(node)
 

@@ -8,55 +8,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineRequest, ReplicaSpec, SampledToken, StepPlan, StepResult
-from antiphon.engines.reference import ReferenceExecutor
+from antiphon.engines.base import EngineRequest, SampledToken, StepResult
 from antiphon.inference.kv_blocks import BlockCounts
-from antiphon.inference.scheduler import Scheduler, SchedulerSettings, SequenceOutput
+from antiphon.inference.scheduler import SchedulerSettings
+from antiphon.inference.step_budget import StepTargets
+from tests.inference.loop import Loop, rows
 from tests.inference.requests import engine_request, in_band
-
-SMALL_STEPS = SchedulerSettings(max_rows=4, prefill_tokens_beside_decode=40, prefill_tokens_alone=100)
-
-
-class Loop:
-    """Scheduler and reference executor, which refuses blocks that do not hold what they should."""
-
-    def __init__(self, blocks: int = 64, settings: SchedulerSettings = SMALL_STEPS) -> None:
-        self.executor = ReferenceExecutor(ReplicaSpec("p", "reference", "m", "", blocks=blocks))
-        self.scheduler = Scheduler(self.executor.shape, settings)
-        self.now = 0.0
-        self.plans: list[StepPlan] = []
-
-    def step(self) -> list[SequenceOutput]:
-        self.now += 1.0
-        plan = self.scheduler.plan(self.now)
-        if plan is None:
-            return []
-        self.plans.append(plan)
-        outputs = self.scheduler.apply(self.executor.step(plan), self.now)
-        self.scheduler.check()
-        return outputs
-
-    def run(self, sequence_id: int, request: EngineRequest) -> tuple[list[int], SequenceOutput]:
-        """Submit and step until this one ends; the others go along."""
-        assert self.scheduler.submit(sequence_id, request, self.now) is None
-        tokens: list[int] = []
-        while True:
-            for output in self.step():
-                if output.sequence_id == sequence_id and output.token_id is not None:
-                    tokens.append(output.token_id)
-                    if output.ended is not None:
-                        return tokens, output
-
-
-def rows(plan: StepPlan) -> dict[int, int]:
-    return {sequence.sequence_id: len(sequence.token_ids) for sequence in plan.sequences}
 
 
 def test_a_long_prompt_is_computed_in_chunks_within_the_budget() -> None:
     loop = Loop()
     tokens, last = loop.run(1, engine_request(range(250), max_tokens=3))
     assert len(tokens) == 3
-    assert [plan.new_tokens for plan in loop.plans] == [96, 96, 58, 1, 1]
+    assert [plan.new_tokens for plan in loop.plans] == [100, 100, 50, 1, 1]
     assert last.ended is not None
     assert last.ended.reason is FinishReason.LENGTH
     usage = last.ended.usage
@@ -71,7 +35,7 @@ def test_decode_rows_take_part_in_every_step_beside_a_prefill() -> None:
     loop.scheduler.submit(2, engine_request(range(100, 200), max_tokens=2), 0.0)
     loop.step()
     loop.step()
-    assert [rows(plan) for plan in loop.plans[1:]] == [{1: 1, 2: 32}, {1: 1, 2: 32}]
+    assert [rows(plan) for plan in loop.plans[1:]] == [{1: 1, 2: 40}, {1: 1, 2: 40}]
 
 
 def test_a_second_request_of_the_tenant_finds_the_prefix_and_another_tenant_does_not() -> None:
@@ -159,16 +123,16 @@ def test_a_request_waits_until_its_whole_peak_fits() -> None:
 
 
 def test_higher_bands_are_admitted_and_prefilled_first() -> None:
-    loop = Loop(settings=SchedulerSettings(max_rows=2, prefill_tokens_alone=32))
+    loop = Loop(settings=SchedulerSettings(max_rows=2, targets=StepTargets(prefill_tokens_alone=32)))
     for sequence_id, band in enumerate((Band.BATCH, Band.HIGH, Band.STANDARD), start=1):
         loop.scheduler.submit(sequence_id, in_band(engine_request([sequence_id] * 64), band), 0.0)
     loop.step()
     assert rows(loop.plans[0]) == {2: 32}
-    assert loop.scheduler.state.waiting == 1
+    assert loop.scheduler.state.waiting == 2
 
 
 def test_a_band_can_be_changed_while_waiting_and_while_running() -> None:
-    loop = Loop(settings=SchedulerSettings(max_rows=2, prefill_tokens_alone=32))
+    loop = Loop(settings=SchedulerSettings(max_rows=2, targets=StepTargets(prefill_tokens_alone=32)))
     for sequence_id in (1, 2, 3, 4):
         loop.scheduler.submit(sequence_id, engine_request([sequence_id] * 64), 0.0)
     loop.scheduler.set_band(1, Band.BATCH)
@@ -187,7 +151,7 @@ def test_cancelling_gives_back_exactly_the_blocks() -> None:
     usage = loop.scheduler.cancel(1, 5.0)
     assert usage is not None
     assert usage.output_tokens == 1
-    assert loop.scheduler.state.blocks == BlockCounts(free=6, held=0, cached=2)
+    assert loop.scheduler.state.blocks == BlockCounts(free=5, held=0, cached=3)
     assert loop.scheduler.cancel(1, 5.0) is None
     assert loop.scheduler.idle
 
@@ -204,9 +168,13 @@ def test_an_executor_that_samples_other_sequences_is_refused() -> None:
 class Batches(RuleBasedStateMachine):
     """Any mix of arrivals, cancellations and steps: no block is lost, no step finds the pool empty, all answers are right."""
 
-    @initialize(blocks=st.integers(4, 14), max_rows=st.integers(1, 5))
-    def start(self, blocks: int, max_rows: int) -> None:
-        self.loop = Loop(blocks, SchedulerSettings(max_rows=max_rows, prefill_tokens_beside_decode=20, prefill_tokens_alone=70))
+    @initialize(blocks=st.integers(4, 14), max_rows=st.integers(1, 5), host_slots=st.sampled_from([0, 1, 3, 8, 40]))
+    def start(self, blocks: int, max_rows: int, host_slots: int) -> None:
+        self.loop = Loop(
+            blocks,
+            SchedulerSettings(max_rows=max_rows, targets=StepTargets(prefill_tokens_beside_decode=20, prefill_tokens_alone=70)),
+            host_slots,
+        )
         self.next_id = 0
         self.here: dict[int, EngineRequest] = {}
         self.answers: dict[int, list[int]] = {}

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import zmq
 
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import EngineFailed, ModelUnusable
@@ -18,7 +19,8 @@ from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import ReplicaSpec
 from antiphon.engines.reference import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
-from antiphon.inference.supervisor import BackOff, ipc_address, prepare_runtime_dir
+from antiphon.inference.supervisor import BackOff, SupervisedReplica, Supervisor, SupervisorState, ipc_address, prepare_runtime_dir
+from antiphon.inference.wire import ReplicaReady, StepFrame
 from tests.inference.requests import collect, end_of, engine_request, open_gateway, reference_pool
 
 PARENT = """
@@ -162,3 +164,39 @@ async def test_a_model_that_cannot_be_served_says_why(tmp_path: Path) -> None:
         assert not gateway.ready
     finally:
         await gateway.close()
+
+
+class Busy:
+    """A listener that always waits for something."""
+
+    busy = True
+
+    def __init__(self) -> None:
+        self.exits = 0
+
+    def on_ready(self, ready: ReplicaReady) -> None:
+        pass
+
+    def on_step(self, frame: StepFrame) -> None:
+        pass
+
+    def on_exit(self) -> None:
+        self.exits += 1
+
+
+async def test_a_replica_that_stands_still_is_replaced(tmp_path: Path) -> None:
+    listener, context = Busy(), zmq.Context[zmq.Socket[bytes]]()
+    replica = SupervisedReplica("small-0", 0, reference_pool().replica, tmp_path, stall_s=1.0)
+    supervisor = Supervisor(replica, context, listener, SystemClock())
+    supervisor.start()
+    try:
+        await until(lambda: supervisor.state is SupervisorState.READY, 20)
+        first = supervisor.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: listener.exits > 0, 20)
+        await until(lambda: supervisor.state is SupervisorState.READY, 20)
+        assert supervisor.pid != first
+    finally:
+        await supervisor.close()
+        context.term()

@@ -58,11 +58,11 @@ def _serve(handshake: Handshake) -> None:
 
     from antiphon.app.system import SystemClock
     from antiphon.inference.channel import ReplicaChannel
-    from antiphon.inference.replica import Replica
+    from antiphon.inference.replica import Replica, settings_of
 
     channel = ReplicaChannel(handshake.address)
     try:
-        Replica(executor, tokenizer, channel, SystemClock()).run()
+        Replica(executor, tokenizer, channel, SystemClock(), settings_of(spec)).run()
     finally:
         channel.close(_LINGER_MS)
         executor.close()

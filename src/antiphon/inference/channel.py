@@ -25,9 +25,11 @@ class ReplicaChannel:
         commands: list[Command] = []
         if wait:
             commands.append(decode_command(self._socket.recv()))
-        while self._socket.poll(0):
-            commands.append(decode_command(self._socket.recv()))
-        return commands
+        while True:
+            try:
+                commands.append(decode_command(self._socket.recv(zmq.NOBLOCK)))
+            except zmq.Again:
+                return commands
 
     def send(self, report: Report) -> None:
         """Blocks while the gateway does not read: a bounded number of frames is ever under way."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.inference.segmented_lru import SegmentedLru
+
 
 class OutOfBlocks(Exception):
     """A block was taken where none is free: the caller broke its own admission rule."""
@@ -22,18 +24,20 @@ class BlockPool:
     """Reference-counted blocks ``0 … blocks - 1``.
 
     A block is *held* while it has references, *cached* when it has none but is indexed by a prefix cache, else *free*.
-    Every operation is O(1). The pool owns the order in which cached blocks became unreferenced, oldest first.
+    Every operation is O(1). The pool owns the order in which cached blocks are given up: a segmented LRU in which
+    blocks that were found again are protected.
     """
 
-    __slots__ = ("_cached", "_free", "_indexed", "_references")
+    __slots__ = ("_cached", "_free", "_indexed", "_protected", "_references")
 
     def __init__(self, blocks: int) -> None:
         if blocks < 1:
             raise ValueError("a pool has at least one block")
         self._references = [0] * blocks
         self._indexed = bytearray(blocks)
+        self._protected = bytearray(blocks)
         self._free = list(range(blocks - 1, -1, -1))
-        self._cached: dict[int, None] = {}
+        self._cached = SegmentedLru(blocks)
 
     @property
     def blocks(self) -> int:
@@ -64,7 +68,7 @@ class BlockPool:
     def share(self, block: int) -> None:
         """One more reference to a held or cached block."""
         if self._references[block] == 0:
-            del self._cached[block]
+            self._cached.remove(block)
         self._references[block] += 1
 
     def release(self, block: int) -> None:
@@ -74,10 +78,12 @@ class BlockPool:
             raise ValueError(f"block {block} has no reference to give back")
         self._references[block] = references - 1
         if references == 1:
-            if self._indexed[block]:
-                self._cached[block] = None
-            else:
+            if not self._indexed[block]:
                 self._free.append(block)
+                return
+            demoted = self._cached.add(block, protected=bool(self._protected[block]))
+            if demoted is not None:
+                self._protected[demoted] = 0
 
     def references(self, block: int) -> int:
         return self._references[block]
@@ -86,34 +92,45 @@ class BlockPool:
         """Whether its one holder may write to it; a shared or indexed block has to be copied first."""
         return self._references[block] == 1 and not self._indexed[block]
 
-    def index(self, block: int) -> None:
+    def index(self, block: int, *, protected: bool = False) -> None:
         """Keep this held block's content after its last release."""
         if self._references[block] == 0:
             raise ValueError(f"block {block} is not held")
         self._indexed[block] = 1
+        self._protected[block] = protected
+
+    def protect(self, block: int) -> None:
+        """This held, indexed block was found again: give it up later than those that never were."""
+        self._protected[block] = 1
+
+    def protected(self, block: int) -> bool:
+        return bool(self._protected[block])
 
     def forget(self, block: int) -> None:
         """The opposite of ``index``; an unreferenced block becomes free at once."""
         self._indexed[block] = 0
+        self._protected[block] = 0
         if self._references[block] == 0:
-            del self._cached[block]
+            self._cached.remove(block)
             self._free.append(block)
 
     def oldest_cached(self) -> int | None:
-        """The cached block that has been unreferenced for longest."""
-        return next(iter(self._cached), None)
+        """The cached block to give up next."""
+        return self._cached.oldest
 
     def cached_in_order(self) -> list[int]:
-        """All cached blocks, the longest unreferenced first; O(cached), for checks."""
-        return list(self._cached)
+        """All cached blocks, the next to give up first; O(cached), for checks."""
+        return self._cached.in_order()
 
     def check(self) -> None:
         """Raise ``AssertionError`` unless the three states partition the pool."""
         free = set(self._free)
         assert len(free) == len(self._free), "a block is free twice"
+        cached = set(self._cached.in_order())
+        assert len(cached) == len(self._cached), "a block is cached twice"
         for block, references in enumerate(self._references):
             expected = "held" if references else ("cached" if self._indexed[block] else "free")
-            actual = "free" if block in free else ("cached" if block in self._cached else "held")
+            actual = "free" if block in free else ("cached" if block in cached else "held")
             assert references >= 0, f"block {block} has {references} references"
             assert actual == expected, f"block {block} is {actual}, its references say {expected}"
         counts = self.counts

@@ -9,8 +9,10 @@ import structlog
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
-from antiphon.engines.base import EngineUsage, Executor, TextStream, Tokenizer
+from antiphon.engines.base import EngineUsage, Executor, ReplicaSpec, TextStream, Tokenizer
+from antiphon.inference.line import LineRules
 from antiphon.inference.scheduler import Scheduler, SchedulerSettings, SequenceOutput
+from antiphon.inference.step_budget import StepTargets
 from antiphon.inference.wire import (
     Cancel,
     Channel,
@@ -30,6 +32,13 @@ from antiphon.inference.wire import (
 
 log = structlog.get_logger(__name__)
 
+_MOST_EMPTY_PLANS = 100
+
+
+def settings_of(spec: ReplicaSpec) -> SchedulerSettings:
+    """How a replica of this kind schedules."""
+    return SchedulerSettings(targets=StepTargets(inter_token_s=spec.inter_token_ms / 1000), line=LineRules(order=spec.order))
+
 
 class Replica:
     """Serves the requests that arrive on ``channel`` until ``Stop``. The executor is not closed."""
@@ -48,6 +57,7 @@ class Replica:
         self._out: list[SequenceFrame] = []
         self._last_handle = 0
         self._emit_s = 0.0
+        self._empty_plans = 0
 
     def run(self) -> None:
         """Serve. Raises what the executor raises, after every request here was told that it failed."""
@@ -88,7 +98,11 @@ class Replica:
         plan = self._scheduler.plan(started)
         if plan is None:
             self._send(None)
+            self._empty_plans = 0 if self._scheduler.idle else self._empty_plans + 1
+            if self._empty_plans > _MOST_EMPTY_PLANS:
+                raise EngineFailed("The engine makes no progress.")
             return
+        self._empty_plans = 0
         planned = self._clock.monotonic()
         result = self._executor.step(plan)
         computed = self._clock.monotonic()
@@ -147,8 +161,15 @@ class Replica:
             cached=state.blocks.cached,
             unpromised=state.unpromised,
             last_handle=self._last_handle,
+            host_used=state.host_used,
+            prefill_tokens=state.prefill_tokens,
+            preemptions=state.preemptions,
+            recomputed_tokens=state.recomputed_tokens,
+            expected_output=state.expected_output,
+            step_ms=state.step_ms,
         )
-        self._channel.send(StepFrame(tuple(self._out), snapshot, times))
+        cached, dropped = self._scheduler.cache_changes()
+        self._channel.send(StepFrame(tuple(self._out), snapshot, times, cached, dropped))
         self._out.clear()
 
     def _fail_all(self, failure: Exception) -> None:

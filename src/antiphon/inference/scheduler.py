@@ -1,32 +1,45 @@
 """Which sequences compute which tokens in the next step. Pure: it is given ``now`` and returns a plan.
 
 Continuous batching: every running sequence takes part in every step it can. Rows with one token to compute go first and
-always; those with more (prefill, resumption) share a token budget, first come first served within a band. Because an
-early prompt is finished before the next one begins, later ones find its blocks in the prefix cache, even in one burst.
+always; those with more (prefill, resumption) share what is left of the step's time, as the step-time model predicts it.
+Requests are admitted at the moment they get their first tokens, so the order among them is decided as late as possible.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import BlockCopy, EngineRequest, EngineUsage, ExecutorShape, SampleRow, SequenceStep, StepPlan, StepResult
-from antiphon.inference.kv_blocks import BlockCounts, BlockPool
-from antiphon.inference.prefix_cache import BlockTokens, CachedBlock, PrefixCache
-from antiphon.inference.sequence import Sequence
+from antiphon.engines.base import EngineRequest, EngineUsage, ExecutorShape, SampleRow, SequenceStep, StepPlan, StepResult
+from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST, FairShare
+from antiphon.inference.kv_blocks import BlockCounts
+from antiphon.inference.kv_memory import KvMemory
+from antiphon.inference.line import Line, LineRules
+from antiphon.inference.output_length import OutputLengths
+from antiphon.inference.predicted_peak import Growth, predicted_peak
+from antiphon.inference.prefix_cache import CachedBlock
+from antiphon.inference.sequence import MOST_PREEMPTIONS, Room, Sequence
+from antiphon.inference.step_budget import StepBudget, StepTargets
+from antiphon.inference.step_time import StepLoad, StepTimeModel
+
+_MOST_PASSES = 8
+"""How often smaller requests may go before one that does not fit; then all wait until it does."""
+_RESUME_SHARE = 0.02
+"""Of all blocks, how many must be left over when a pre-empted sequence comes back, so that it is not pre-empted at once."""
+_NEARLY_DONE_TOKENS = 8
+"""One that will probably end within so many tokens is not pre-empted while there are others."""
+
+Beginning = tuple[str, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """``prefill_tokens_*`` bound the tokens of one step that are not decode rows: the inter-token time of the others."""
-
     max_rows: int = 64
-    prefill_tokens_beside_decode: int = 128
-    prefill_tokens_alone: int = 512
+    targets: StepTargets = field(default_factory=StepTargets)
+    line: LineRules = field(default_factory=LineRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +63,52 @@ class SequenceOutput:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """``unpromised`` blocks are those that no accepted sequence can ever need; negative while accepted ones wait."""
+    """``unpromised`` blocks are those that no accepted sequence is expected to need; negative while accepted ones wait.
+
+    ``prefill_tokens`` are still to compute before their first token; ``preemptions`` and ``recomputed_tokens`` (work that
+    was lost and done again) count from the start; ``expected_output`` is what the next answer will probably have.
+    """
 
     running: int
     waiting: int
     blocks: BlockCounts
     unpromised: int
+    host_used: int
+    prefill_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    expected_output: int
+    step_ms: tuple[float, ...]
 
 
 class Scheduler:
     """Owns sequences, blocks and prefix cache of one replica.
 
-    A sequence is admitted only when every block it can ever need is free or evictable and promised to nobody else, so no
-    step finds the pool empty and nothing is ever pre-empted. Calls alternate: any number of ``submit``, ``cancel`` and
-    ``finish``, then ``plan``, then ``apply`` with that plan's result.
+    A sequence is admitted when the batch's predicted peak fits. Where a prediction was too low, and where a higher band
+    needs the place, others step aside: their blocks move to the host and come back, at most twice for each sequence.
+    Where the executor cannot swap, everything a sequence can ever need is promised to it instead. No step ever finds no
+    block. Calls alternate: any number of ``submit``, ``cancel`` and ``finish``, then ``plan``, then ``apply`` with that
+    plan's result.
     """
 
-    def __init__(self, shape: ExecutorShape, settings: SchedulerSettings | None = None) -> None:
+    def __init__(self, shape: ExecutorShape, settings: SchedulerSettings | None = None, lengths: OutputLengths | None = None) -> None:
         self._settings = settings or SchedulerSettings()
-        self._block_tokens = shape.block_tokens
         self._end_token_ids = shape.end_token_ids
+        self._chunk_multiple = 1 if shape.partial_copies else shape.block_tokens
         self.context_tokens = min(shape.context_tokens, shape.blocks * shape.block_tokens)
-        self._pool = BlockPool(shape.blocks)
-        self._cache = PrefixCache(self._pool)
-        self._waiting: dict[Band, deque[Sequence]] = {band: deque() for band in sorted(Band, reverse=True)}
+        self._room = Room(self.context_tokens, shape.block_tokens)
+        self._memory = KvMemory(shape)
+        self._fair = FairShare()
+        self._line = Line(self._settings.line)
+        self._lengths = lengths or OutputLengths()
+        self._model = StepTimeModel()
+        self._waiting: dict[int, Sequence] = {}
         self._running: dict[int, Sequence] = {}
-        self._promised = 0
-        self._copies: list[BlockCopy] = []
+        self._load = StepLoad()
+        self._planned: list[tuple[Sequence, SequenceStep]] = []
         self._in_flight: StepPlan | None = None
+        self._preemptions = 0
+        self._recomputed = 0
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -91,11 +122,16 @@ class Scheduler:
             raise EngineFailed("The prompt is empty.")
         if prompt_tokens >= self.context_tokens:
             raise EngineFailed(f"The prompt has {prompt_tokens} tokens; this replica holds at most {self.context_tokens} with the answer.")
-        sequence = Sequence.from_request(sequence_id, request, self.context_tokens, now)
+        account = self._fair.enter(request.band, request.tenant_id)
+        sequence = Sequence.from_request(sequence_id, request, self._room, account, now)
         reason = sequence.reason_after(self._end_token_ids)
-        if reason is None:
-            self._waiting[request.band].append(sequence)
-        return reason
+        if reason is not None:
+            self._fair.leave(account)
+            return reason
+        self._expect(sequence)
+        sequence.uncached = len(sequence.tokens) - len(self._memory.find(sequence)) * self._room.block_tokens
+        self._waiting[sequence_id] = sequence
+        return None
 
     def cancel(self, sequence_id: int, now: float) -> EngineUsage | None:
         """Drop a sequence wherever it is; its blocks are back before this returns. ``None`` when it is not here (any more)."""
@@ -103,204 +139,275 @@ class Scheduler:
         if sequence is not None:
             self._end(sequence)
             return sequence.usage(now)
-        for line in self._waiting.values():
-            for sequence in line:
-                if sequence.id == sequence_id:
-                    line.remove(sequence)
-                    return sequence.usage(now)
-        return None
+        sequence = self._waiting.pop(sequence_id, None)
+        if sequence is None:
+            return None
+        self._fair.leave(sequence.account)
+        self._memory.forget(sequence)
+        return sequence.usage(now)
 
     def set_band(self, sequence_id: int, band: Band) -> None:
-        """Let a sequence count as one of ``band``, last in that band's line where it still waits. Unknown ids are ignored."""
-        sequence = self._running.get(sequence_id)
-        if sequence is None:
-            sequence = next((one for line in self._waiting.values() for one in line if one.id == sequence_id), None)
-            if sequence is None or sequence.request.band is band:
-                return
-            self._waiting[sequence.request.band].remove(sequence)
-            self._waiting[band].append(sequence)
+        """Let a sequence count, and be charged, as one of ``band``. Unknown ids are ignored."""
+        sequence = self._running.get(sequence_id) or self._waiting.get(sequence_id)
+        if sequence is None or sequence.request.band is band:
+            return
+        if sequence_id in self._waiting:
+            self._fair.leave(sequence.account)
+            sequence.account = self._fair.enter(band, sequence.request.tenant_id)
+        else:
+            sequence.account = self._fair.account(band, sequence.request.tenant_id)
         sequence.request = replace(sequence.request, band=band)
+
+    def finish(self, sequence_id: int, now: float) -> Ended:
+        """End a running sequence (a stop string was completed); its blocks are back before this returns."""
+        sequence = self._running[sequence_id]
+        self._lengths.observe(len(sequence.output_ids))
+        self._end(sequence)
+        return Ended(FinishReason.STOP, sequence.usage(now))
 
     @property
     def idle(self) -> bool:
-        return not self._running and not any(self._waiting.values())
+        return not self._running and not self._waiting
 
     @property
     def state(self) -> SchedulerState:
-        waiting = [sequence for line in self._waiting.values() for sequence in line]
-        wanted = sum(sequence.peak_blocks(self._block_tokens) for sequence in waiting)
+        running, waiting = self._running.values(), self._waiting.values()
+        wanted = sum(max(sequence.expected_blocks - len(sequence.blocks), 0) for sequence in running if not sequence.firm)
+        wanted += sum(sequence.expected_blocks for sequence in waiting)
         return SchedulerState(
             running=len(self._running),
-            waiting=len(waiting),
-            blocks=self._pool.counts,
-            unpromised=self._pool.takeable - self._promised - wanted,
+            waiting=len(self._waiting),
+            blocks=self._memory.counts,
+            unpromised=self._memory.available - wanted,
+            host_used=self._memory.host_used,
+            prefill_tokens=sum(sequence.remaining - 1 for sequence in running) + sum(sequence.uncached for sequence in waiting),
+            preemptions=self._preemptions,
+            recomputed_tokens=self._recomputed,
+            expected_output=self._lengths.expect(0, self.context_tokens),
+            step_ms=self._model.coefficients_ms,
         )
+
+    @property
+    def fair(self) -> FairShare:
+        return self._fair
+
+    def cache_changes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Fingerprints of the blocks that came into the cache and that left it since the last call."""
+        cache = self._memory.cache
+        changes = tuple(cache.added), tuple(cache.removed)
+        cache.added.clear()
+        cache.removed.clear()
+        return changes
 
     # --- steps --------------------------------------------------------------------------------
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or ``None`` when there is nothing to compute. Takes the blocks that the step writes to."""
         assert self._in_flight is None, "the previous step was not applied"
-        self._admit(now)
-        steps = [self._step(sequence, 1) for sequence in self._running.values() if sequence.remaining == 1]
-        steps += self._catch_up(self._settings.prefill_tokens_beside_decode if steps else self._settings.prefill_tokens_alone)
-        if not steps:
+        self._load = StepLoad()
+        self._planned = []
+        if self._waiting:
+            self._make_way(now)
+        for sequence in self._secure([sequence for sequence in self._running.values() if sequence.remaining == 1]):
+            self._load.add_row(sequence.computed)
+            self._take_part(sequence, 1)
+        self._catch_up(now)
+        while not self._planned and (victim := self._victim(self._running.values())) is not None:
+            self._step_aside(victim)
+            self._catch_up(now)
+        if not self._planned:
             return None
-        self._in_flight = StepPlan(sequences=tuple(steps), copies=tuple(self._copies))
+        swap_out, swap_in = self._memory.moves()
+        steps = tuple(step for _, step in self._planned)
+        self._in_flight = StepPlan(sequences=steps, copies=self._memory.copies(), swap_out=swap_out, swap_in=swap_in)
         return self._in_flight
 
     def apply(self, result: StepResult, now: float) -> list[SequenceOutput]:
         """Take the result of the last plan. Sequences that ended are gone, their blocks given back."""
         plan, self._in_flight = self._in_flight, None
         assert plan is not None, "there is no step to apply"
-        for copy in self._copies:
-            self._pool.release(copy.source_block)
-        self._copies.clear()
-        share_s = result.infer_s / plan.new_tokens
+        self._memory.settle()
+        self._model.observe(self._load, result.infer_s + result.sample_s)
+        share_s = result.infer_s / (self._load.rows + self._load.prefill)
         sampled = iter(result.sampled)
         outputs: list[SequenceOutput] = []
-        for step in plan.sequences:
-            sequence = self._running[step.sequence_id]
-            sequence.computed += len(step.token_ids)
-            sequence.accelerator_s += share_s * len(step.token_ids)
-            self._index(sequence)
+        for sequence, step in self._planned:
+            tokens = len(step.token_ids)
+            sequence.accelerator_s += share_s * tokens
+            self._memory.computed(sequence, tokens)
             if step.sample is None:
                 outputs.append(SequenceOutput(sequence.id, None, sequence.computed, len(sequence.tokens)))
                 continue
-            token = next(sampled)
-            if token.sequence_id != sequence.id:
+            token = next(sampled, None)
+            if token is None or token.sequence_id != sequence.id:
                 raise EngineFailed("The executor sampled other sequences than planned.")
             outputs.append(self._sampled(sequence, token.token_id, now))
         return outputs
 
-    def finish(self, sequence_id: int, now: float) -> Ended:
-        """End a running sequence (a stop string was completed); its blocks are back before this returns."""
-        sequence = self._running[sequence_id]
-        self._end(sequence)
-        return Ended(FinishReason.STOP, sequence.usage(now))
-
     def check(self) -> None:
-        """Raise ``AssertionError`` unless every block is accounted for and every promise can be kept."""
-        self._pool.check()
-        self._cache.check()
-        references = [0] * self._pool.blocks
-        promised = 0
-        for sequence in self._running.values():
-            sequence.check(self._block_tokens)
-            promised += sequence.peak_blocks(self._block_tokens) - len(sequence.blocks)
-            for block in sequence.blocks:
-                references[block] += 1
-        assert references == [self._pool.references(block) for block in range(self._pool.blocks)], "a block has a stray reference"
-        assert promised == self._promised
-        assert self._pool.takeable >= promised, "a promise cannot be kept"
+        """Raise ``AssertionError`` unless every block is accounted for and every promise can be kept. Between two steps."""
+        self._memory.check(list(self._running.values()))
         assert len(self._running) <= self._settings.max_rows
+        assert not self._running.keys() & self._waiting.keys()
+        for sequence in self._waiting.values():
+            assert not sequence.blocks, "one that waits holds blocks"
+            assert sequence.preemptions <= MOST_PREEMPTIONS
+        for band in Band:
+            for account in self._fair.accounts(band):
+                waiting = sum(sequence.account is account for sequence in self._waiting.values())
+                assert waiting == account.waiting, "an account has lost count of its requests"
 
-    # --- inside -------------------------------------------------------------------------------
+    # --- decode rows --------------------------------------------------------------------------
 
-    def _admit(self, now: float) -> None:
-        """Move sequences from the line to the batch while they fit; nobody overtakes the first of the highest band."""
-        for line in self._waiting.values():
-            while line:
-                if len(self._running) >= self._settings.max_rows or not self._try_admit(line[0], now):
-                    return
-                line.popleft()
+    def _secure(self, rows: list[Sequence]) -> list[Sequence]:
+        """The rows for which there is a block to write to; others step aside so that as many as possible have one."""
+        size = self._room.block_tokens
+        short = sum(not row.firm and row.computed == len(row.blocks) * size for row in rows)
+        while short > self._memory.available:
+            victim = self._victim(self._running.values())
+            assert victim is not None, "whoever is short of a block can step aside"
+            self._step_aside(victim)
+            rows = [row for row in rows if row is not victim]
+            short = sum(not row.firm and row.computed == len(row.blocks) * size for row in rows)
+        return rows
 
-    def _try_admit(self, sequence: Sequence, now: float) -> bool:
-        path = self._cache.match(sequence.request.tenant_id, sequence.prompt_keys(self._block_tokens))
-        unreferenced = sum(self._pool.references(node.block) == 0 for node in path)
-        needed = sequence.peak_blocks(self._block_tokens) - len(path)
-        spare = self._pool.takeable - self._promised - unreferenced - needed
-        if spare < 0:
-            return False
-        self._running[sequence.id] = sequence
-        self._promised += sequence.peak_blocks(self._block_tokens)
-        sequence.started_at = now
-        for node in path:
-            self._hold(sequence, node)
-        if spare > 0:
-            self._copy_partial(sequence)
-        return True
+    def _victim(self, candidates: Iterable[Sequence], below: Band | None = None) -> Sequence | None:
+        """Who steps aside: of the lowest band, the tenant that was served most, the latest arrival."""
+        able = [sequence for sequence in candidates if not sequence.firm and (below is None or sequence.request.band < below)]
+        far = [sequence for sequence in able if sequence.expected_tokens - len(sequence.tokens) > _NEARLY_DONE_TOKENS]
+        return min(far or able, key=_first_to_go, default=None)
 
-    def _hold(self, sequence: Sequence, node: CachedBlock) -> None:
-        """Let the sequence use a cached block as its next one."""
-        self._pool.share(node.block)
-        self._promised -= 1
-        sequence.blocks.append(node.block)
-        sequence.indexed = node
-        sequence.indexed_blocks += 1
-        sequence.computed += self._block_tokens
-        sequence.cached += self._block_tokens
+    def _step_aside(self, sequence: Sequence) -> None:
+        del self._running[sequence.id]
+        self._memory.leave(sequence, pin=True)
+        sequence.preemptions += 1
+        sequence.uncached = 1
+        self._preemptions += 1
+        self._fair.rejoin(sequence.account)
+        self._waiting[sequence.id] = sequence
 
-    def _copy_partial(self, sequence: Sequence) -> None:
-        """Start the sequence's next block as a copy of a cached one that begins with the same tokens.
-
-        Needs one spare block: the source stays pinned until the copy is made, at the beginning of the next step.
-        """
-        end = min(len(sequence.tokens) - 1, sequence.computed + self._block_tokens)
-        found = self._cache.find_partial(sequence.request.tenant_id, sequence.indexed, sequence.tokens[sequence.computed : end])
-        if found is None:
+    def _make_way(self, now: float) -> None:
+        """Where somebody waits who is of a higher band than somebody who runs, and has no place, lower ones step aside."""
+        top = max(sequence.request.band for sequence in self._waiting.values())
+        if not self._memory.can_swap or all(sequence.request.band >= top for sequence in self._running.values()):
             return
-        source, tokens = found
-        self._pool.share(source.block)
-        target = self._take(sequence)
-        self._copies.append(BlockCopy(source_block=source.block, target_block=target))
-        sequence.computed += tokens
-        sequence.cached += tokens
-
-    def _adopt(self, sequence: Sequence) -> None:
-        """Use blocks that other sequences have computed since this one was admitted."""
-        size = self._block_tokens
-        while sequence.computed % size == 0 and sequence.computed + size < len(sequence.tokens):
-            key = sequence.block_key(sequence.indexed_blocks, size)
-            node = self._cache.find(sequence.request.tenant_id, sequence.indexed, key)
-            if node is None:
+        first = self._line.in_order((sequence for sequence in self._waiting.values() if sequence.request.band == top), now)[0]
+        path = self._memory.find(first)
+        while not self._has_place(first, path):
+            victim = self._victim(self._running.values(), below=top)
+            if victim is None:
                 return
-            self._hold(sequence, node)
+            self._step_aside(victim)
 
-    def _catch_up(self, budget: int) -> list[SequenceStep]:
+    # --- everything else ------------------------------------------------------------------------
+
+    def _catch_up(self, now: float) -> None:
         """Chunks of those with more than one token to compute. One that would begin the very block that another begins in
         this step sits it out: in the next step it finds that block in the cache.
         """
-        steps: list[SequenceStep] = []
-        begun: set[tuple[str, int, BlockTokens]] = set()
-        for sequence in _by_band(sequence for sequence in self._running.values() if sequence.remaining > 1):
-            self._adopt(sequence)
-            beginning = self._beginning(sequence)
-            if beginning in begun:
-                continue
-            tokens = self._chunk(sequence, budget, first=not steps)
-            if tokens == 0:
+        partial = [sequence for sequence in self._running.values() if sequence.remaining > 1]
+        if not partial and not self._waiting:
+            return
+        line = self._line.in_order([*partial, *self._waiting.values()], now)
+        budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in line])
+        begun: set[Beginning] = set()
+        passed: list[Sequence] = []
+        closed = False
+        for sequence in line:
+            if budget.spent:
                 break
-            if beginning is not None:
-                begun.add(beginning)
-            budget -= tokens
-            steps.append(self._step(sequence, tokens))
-        return steps
+            if sequence.id in self._waiting:
+                path = [] if closed else self._memory.find(sequence)
+                if closed or not self._may_begin(sequence, path, budget, begun):
+                    continue
+                if not self._has_place(sequence, path):
+                    passed.append(sequence)
+                    closed = sequence.pinned is not None or sequence.passed_over >= _MOST_PASSES
+                    continue
+                self._admit(sequence, path, now)
+                for other in passed:
+                    other.passed_over += 1
+            self._compute_chunk(sequence, budget, begun, now)
 
-    def _beginning(self, sequence: Sequence) -> tuple[str, int, BlockTokens] | None:
+    def _may_begin(self, sequence: Sequence, path: list[CachedBlock], budget: StepBudget, begun: set[Beginning]) -> bool:
+        past = len(path) * self._room.block_tokens
+        sequence.uncached = len(sequence.tokens) - past
+        if self._beginning(sequence, path[-1] if path else None, past) in begun:
+            return False
+        return budget.chunk(past, sequence.uncached, self._chunk_multiple) > 0
+
+    def _compute_chunk(self, sequence: Sequence, budget: StepBudget, begun: set[Beginning], now: float) -> None:
+        """Give a running sequence what it gets of this step."""
+        self._memory.adopt(sequence)
+        beginning = self._beginning(sequence, sequence.indexed, sequence.computed)
+        if beginning in begun:
+            return
+        tokens = budget.chunk(sequence.computed, sequence.remaining, self._chunk_multiple)
+        tokens = min(tokens, self._memory.room_for(sequence))
+        if tokens <= 0:
+            return
+        if beginning is not None:
+            begun.add(beginning)
+        budget.spend(sequence.computed, tokens)
+        if tokens == 1:
+            self._load.add_row(sequence.computed)
+        else:
+            self._load.add_chunk(sequence.computed, tokens)
+        self._take_part(sequence, tokens)
+        self._line.served(sequence.request.band, now)
+
+    def _beginning(self, sequence: Sequence, after: CachedBlock | None, past: int) -> Beginning | None:
         """What names the next block it computes, wherever that block is whole."""
-        size = self._block_tokens
-        if sequence.computed % size or sequence.remaining < size:
+        size = self._room.block_tokens
+        if past % size or len(sequence.tokens) - past < size:
             return None
-        after = -1 if sequence.indexed is None else sequence.indexed.block
-        return sequence.request.tenant_id, after, sequence.block_key(sequence.indexed_blocks, size)
+        index = past // size
+        return sequence.salt(index), 0 if after is None else id(after), sequence.block_key(index)
 
-    def _chunk(self, sequence: Sequence, budget: int, *, first: bool) -> int:
-        """How many tokens to compute within ``budget``; a chunk that does not catch up ends at a block's end.
+    def _has_place(self, sequence: Sequence, path: list[CachedBlock]) -> bool:
+        """Whether it can be admitted now."""
+        memory = self._memory
+        sequence.firm = not memory.can_swap or sequence.preemptions >= MOST_PREEMPTIONS
+        if len(self._running) >= self._settings.max_rows:
+            return False
+        taken = memory.needed_to_attach(path)
+        if sequence.firm:
+            return memory.available >= sequence.peak_blocks - len(path) + taken
+        if not self._running:
+            return memory.available > taken
+        spare = int(_RESUME_SHARE * memory.blocks) if sequence.pinned is not None else 0
+        return memory.available > taken + spare and self._peak_with(sequence, len(path), taken) <= memory.blocks
 
-        Where not even that fits, only the ``first`` of a step takes what there is.
-        """
-        if sequence.remaining <= budget:
-            return sequence.remaining
-        aligned = (sequence.computed + budget) // self._block_tokens * self._block_tokens - sequence.computed
-        return aligned if aligned > 0 else (budget if first else 0)
+    def _peak_with(self, newcomer: Sequence, cached_blocks: int, taken: int) -> int:
+        growths = [Growth(newcomer.current_blocks - cached_blocks, newcomer.expected_tokens - len(newcomer.tokens))]
+        own_now = 0
+        for sequence in self._running.values():
+            own_now += len(sequence.blocks) - sequence.shared_blocks
+            tokens = max(sequence.expected_tokens - len(sequence.tokens), 1)
+            growths.append(Growth(sequence.current_blocks - sequence.shared_blocks, tokens))
+        shared = max(self._memory.counts.held - own_now, 0) + taken
+        return predicted_peak(shared, growths, self._room.block_tokens)
 
-    def _step(self, sequence: Sequence, tokens: int) -> SequenceStep:
+    def _admit(self, sequence: Sequence, path: list[CachedBlock], now: float) -> None:
+        del self._waiting[sequence.id]
+        self._fair.leave(sequence.account)
+        self._running[sequence.id] = sequence
+        self._memory.attach(sequence, path)
+        if sequence.started_at is None:
+            sequence.started_at = now
+            sequence.cached = sequence.computed
+            cost = INPUT_COST * (len(sequence.tokens) - sequence.cached) + CACHED_COST * sequence.cached
+            sequence.account.charge(cost, sequence.request.weight)
+        else:
+            self._recomputed += max(sequence.computed_before - sequence.computed, 0)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _take_part(self, sequence: Sequence, tokens: int) -> None:
         past = sequence.computed
-        while len(sequence.blocks) * self._block_tokens < past + tokens:
-            self._take(sequence)
+        self._memory.grow(sequence, tokens)
         catches_up = past + tokens == len(sequence.tokens)
-        return SequenceStep(
+        step = SequenceStep(
             sequence_id=sequence.id,
             token_ids=sequence.tokens[past : past + tokens],
             past_tokens=past,
@@ -309,47 +416,37 @@ class Scheduler:
             if catches_up
             else None,
         )
-
-    def _take(self, sequence: Sequence) -> int:
-        """The sequence's next block, out of those promised to it."""
-        if self._pool.free == 0:
-            self._cache.evict()
-        block = self._pool.take()
-        self._promised -= 1
-        sequence.blocks.append(block)
-        return block
-
-    def _index(self, sequence: Sequence) -> None:
-        """Make the blocks that became full known to the cache; a block that is there already replaces the sequence's own."""
-        while sequence.indexed_blocks < sequence.computed // self._block_tokens:
-            index = sequence.indexed_blocks
-            own = sequence.blocks[index]
-            key = sequence.block_key(index, self._block_tokens)
-            node = self._cache.insert(sequence.request.tenant_id, sequence.indexed, key, own)
-            if node.block != own:
-                self._pool.share(node.block)
-                sequence.blocks[index] = node.block
-                self._pool.release(own)
-            sequence.indexed = node
-            sequence.indexed_blocks += 1
+        self._planned.append((sequence, step))
 
     def _sampled(self, sequence: Sequence, token_id: int, now: float) -> SequenceOutput:
         sequence.append(token_id, now)
+        sequence.account.charge(OUTPUT_COST, sequence.request.weight)
+        if len(sequence.tokens) >= sequence.expected_tokens:
+            self._expect(sequence)
         reason = sequence.reason_after(self._end_token_ids)
-        if reason is not None:
-            self._end(sequence)
-        ended = None if reason is None else Ended(reason, sequence.usage(now))
-        return SequenceOutput(sequence.id, token_id, sequence.computed, len(sequence.tokens), ended)
+        if reason is None:
+            return SequenceOutput(sequence.id, token_id, sequence.computed, len(sequence.tokens))
+        self._lengths.observe(len(sequence.output_ids))
+        self._end(sequence)
+        return SequenceOutput(sequence.id, token_id, sequence.computed, len(sequence.tokens), Ended(reason, sequence.usage(now)))
+
+    def _expect(self, sequence: Sequence) -> None:
+        prompt_tokens = len(sequence.request.prompt_ids)
+        most = sequence.limit_tokens - prompt_tokens
+        sequence.expected_tokens = prompt_tokens + self._lengths.expect(len(sequence.output_ids), most)
 
     def _end(self, sequence: Sequence) -> None:
-        """Forget a running sequence; its deepest block is released first, as the cache's order requires."""
         assert self._in_flight is None, "a sequence may only end between two steps"
         del self._running[sequence.id]
-        self._promised -= sequence.peak_blocks(self._block_tokens) - len(sequence.blocks)
-        for block in reversed(sequence.blocks):
-            self._pool.release(block)
+        self._memory.leave(sequence)
 
 
-def _by_band(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """Higher bands first, else in the order of admission."""
-    return sorted(sequences, key=lambda sequence: -sequence.request.band)
+def _first_to_go(sequence: Sequence) -> tuple[float, ...]:
+    return (sequence.request.band, -sequence.account.served, -sequence.submitted_at, -sequence.id)
+
+
+def _to_do(sequence: Sequence) -> tuple[int, int]:
+    """Tokens cached and to compute."""
+    if sequence.blocks:
+        return sequence.computed, sequence.remaining
+    return len(sequence.tokens) - sequence.uncached, sequence.uncached

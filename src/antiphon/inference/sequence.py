@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 
 from antiphon.core.generation import FinishReason
 from antiphon.engines.base import EngineRequest, EngineUsage, prompt_sha256
-from antiphon.inference.prefix_cache import BlockTokens, CachedBlock
+from antiphon.inference.fair_share import Account
+from antiphon.inference.prefix_cache import PUBLIC_SALT, BlockTokens, CachedBlock
+
+MOST_PREEMPTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a sequence lives in."""
+
+    context_tokens: int
+    block_tokens: int
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +36,8 @@ class Sequence:
     tokens: list[int]
     output_ids: list[int]
     prompt_sha256: bytes
+    account: Account
+    block_tokens: int
     blocks: list[int] = field(default_factory=list[int])
     computed: int = 0
     cached: int = 0
@@ -32,21 +45,38 @@ class Sequence:
     indexed: CachedBlock | None = None
     """The deepest of its blocks that the prefix cache knows."""
     indexed_blocks: int = 0
+    shared_blocks: int = 0
+    """Leading blocks that somebody else computed."""
+    expected_tokens: int = 0
+    """Total tokens that it is predicted to have in the end; what admission counts with."""
+    firm: bool = False
+    """Every block it can ever need is promised to it: it is never pre-empted for want of blocks."""
+    preemptions: int = 0
+    pinned: CachedBlock | None = None
+    """Where a pre-empted sequence's cache ends."""
+    computed_before: int = 0
+    """What a pre-empted sequence had computed."""
+    uncached: int = 0
+    """While it waits: tokens to compute, as far as is known."""
+    passed_over: int = 0
+    """How often others were admitted because this one did not fit yet."""
     started_at: float | None = None
     caught_up_at: float | None = None
     accelerator_s: float = 0.0
+    keys: list[BlockTokens] = field(default_factory=list["BlockTokens"])
 
     @classmethod
-    def from_request(cls, sequence_id: int, request: EngineRequest, context_tokens: int, now: float) -> Sequence:
-        prompt_tokens = len(request.prompt_ids)
+    def from_request(cls, sequence_id: int, request: EngineRequest, room: Room, account: Account, now: float) -> Sequence:
         return cls(
             id=sequence_id,
             request=request,
-            limit_tokens=min(prompt_tokens + request.sampling.max_tokens, context_tokens),
+            limit_tokens=min(len(request.prompt_ids) + request.sampling.max_tokens, room.context_tokens),
             submitted_at=now,
             tokens=[*request.prompt_ids, *request.already_ids],
             output_ids=list(request.already_ids),
             prompt_sha256=prompt_sha256(request.prompt_ids),
+            account=account,
+            block_tokens=room.block_tokens,
         )
 
     @property
@@ -54,17 +84,43 @@ class Sequence:
         """Tokens still to compute before the next one can be sampled; 1 in plain decoding."""
         return len(self.tokens) - self.computed
 
-    def peak_blocks(self, block_tokens: int) -> int:
+    @property
+    def peak_blocks(self) -> int:
         """Blocks it can ever hold. The last token is sampled and never computed."""
-        return -(-(self.limit_tokens - 1) // block_tokens)
+        return -(-(self.limit_tokens - 1) // self.block_tokens)
 
-    def block_key(self, index: int, block_tokens: int) -> BlockTokens:
+    @property
+    def current_blocks(self) -> int:
+        """Blocks that the tokens it has now fill once they are computed."""
+        return -(-len(self.tokens) // self.block_tokens)
+
+    @property
+    def expected_blocks(self) -> int:
+        """Blocks it will probably hold in the end."""
+        return -(-max(self.expected_tokens, len(self.tokens)) // self.block_tokens)
+
+    def block_key(self, index: int) -> BlockTokens:
         """The ids of its ``index``-th block, which must be full."""
-        return tuple(self.tokens[index * block_tokens : (index + 1) * block_tokens])
+        keys = self.keys
+        while len(keys) <= index:
+            begin = len(keys) * self.block_tokens
+            keys.append(tuple(self.tokens[begin : begin + self.block_tokens]))
+        return keys[index]
 
-    def prompt_keys(self, block_tokens: int) -> list[BlockTokens]:
+    def salt(self, index: int) -> str:
+        """Under which salt its ``index``-th block is cached."""
+        return PUBLIC_SALT if index < self.public_blocks else self.request.tenant_id
+
+    @property
+    def public_blocks(self) -> int:
+        return min(self.request.public_prefix_tokens, len(self.request.prompt_ids)) // self.block_tokens
+
+    def prompt_keys(self) -> list[BlockTokens]:
         """Ids of the full blocks that a cache may supply: the last token is always computed, for its logits."""
-        return [self.block_key(index, block_tokens) for index in range((len(self.tokens) - 1) // block_tokens)]
+        full = (len(self.tokens) - 1) // self.block_tokens
+        if full > 0:
+            self.block_key(full - 1)
+        return self.keys[:full]
 
     def reason_after(self, end_token_ids: frozenset[int]) -> FinishReason | None:
         """Why it ends with the tokens it has now, if it does."""
@@ -98,14 +154,16 @@ class Sequence:
             accelerator_ms=_ms(self.accelerator_s),
         )
 
-    def check(self, block_tokens: int) -> None:
-        """Raise ``AssertionError`` unless its numbers agree."""
-        assert self.tokens == [*self.request.prompt_ids, *self.output_ids]
+    def check(self) -> None:
+        """Raise ``AssertionError`` unless the numbers of a running sequence agree."""
+        size = self.block_tokens
+        assert len(self.tokens) == len(self.request.prompt_ids) + len(self.output_ids)
         assert 0 <= self.computed < len(self.tokens) <= self.limit_tokens
-        assert len(self.blocks) == -(-self.computed // block_tokens)
-        assert len(self.blocks) <= self.peak_blocks(block_tokens)
-        assert self.indexed_blocks == self.computed // block_tokens
-        assert self.cached <= self.computed
+        assert len(self.blocks) == -(-self.computed // size)
+        assert len(self.blocks) <= self.peak_blocks
+        assert self.indexed_blocks == self.computed // size
+        assert self.shared_blocks <= self.indexed_blocks
+        assert self.pinned is None
 
 
 def _ms(seconds: float) -> int:

@@ -12,7 +12,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.core.telemetry import Telemetry
 from antiphon.inference.fleet import RateMeter, ReplicaLedger, ReplicaStatus
 from antiphon.inference.supervisor import SupervisedReplica, Supervisor
-from antiphon.inference.wire import Command, ReplicaReady, SequenceFrame, StepFrame, StepTimes, TokensFrame
+from antiphon.inference.wire import Command, ReplicaReady, ReplicaSnapshot, SequenceFrame, StepFrame, StepTimes, TokensFrame
 
 TicketT = TypeVar("TicketT")
 _T_contra = TypeVar("_T_contra", contravariant=True)
@@ -50,9 +50,14 @@ class ReplicaShell(Generic[TicketT]):
         self._labels = (owner.name, replica.replica_id)
         self._tickets: dict[int, TicketT] = {}
         self._rate = RateMeter(clock.monotonic())
+        self._preemptions = self._recomputed = 0
         self.replica_id = replica.replica_id
         self.ledger = ReplicaLedger()
         self.supervisor = Supervisor(replica, context, self, clock)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tickets)
 
     def took(self, handle: int, ticket: TicketT, peak_tokens: int) -> None:
         """A request was sent here."""
@@ -82,6 +87,7 @@ class ReplicaShell(Generic[TicketT]):
 
     def on_ready(self, ready: ReplicaReady) -> None:
         self.ledger.open(ready)
+        self._preemptions = self._recomputed = 0
         self._owner.on_state_changed(ready.context_tokens)
 
     def on_step(self, frame: StepFrame) -> None:
@@ -107,6 +113,7 @@ class ReplicaShell(Generic[TicketT]):
             self._rate.add(tokens, self._clock.monotonic())
         snapshot = frame.snapshot
         self._report_gauges(snapshot.running, snapshot.free, snapshot.held, snapshot.cached)
+        self._report_losses(snapshot)
         if frame.times is not None:
             self._report_times(frame.times)
 
@@ -115,6 +122,15 @@ class ReplicaShell(Generic[TicketT]):
         gauge(metrics.REQUESTS_RUNNING, running, *self._labels)
         for state, blocks in (("free", free), ("held", held), ("cached", cached)):
             gauge(metrics.KV_BLOCKS, blocks, *self._labels, state)
+
+    def _report_losses(self, snapshot: ReplicaSnapshot) -> None:
+        """The snapshot counts from the process's start."""
+        preemptions, recomputed = snapshot.preemptions - self._preemptions, snapshot.recomputed_tokens - self._recomputed
+        self._preemptions, self._recomputed = snapshot.preemptions, snapshot.recomputed_tokens
+        if preemptions:
+            self._telemetry.count(metrics.PREEMPTIONS, preemptions, *self._labels)
+        if recomputed:
+            self._telemetry.count(metrics.WASTED_TOKENS, recomputed, self._labels[0])
 
     def _report_times(self, times: StepTimes) -> None:
         self._telemetry.count(metrics.ACCELERATOR_SECONDS, times.infer_s, *self._labels)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 import structlog
@@ -35,6 +35,7 @@ WORKER_COMMAND = (sys.executable, "-P", "-m", "antiphon.app.worker")
 _STOP_SECONDS = 3.0
 _LAST_FRAMES_SECONDS = 0.02
 _ADDRESS_BYTES = 100
+_WATCH_SECONDS = 1.0
 
 
 class SupervisorState(StrEnum):
@@ -50,6 +51,11 @@ class SupervisorState(StrEnum):
 
 class ReplicaListener(Protocol):
     """Who hears what a replica says; called in the event loop."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether the replica has something to compute."""
+        ...
 
     def on_ready(self, ready: ReplicaReady) -> None: ...
 
@@ -88,6 +94,8 @@ class SupervisedReplica:
     runtime_dir: Path
     log_format: LogFormat = "text"
     command: Sequence[str] = WORKER_COMMAND
+    stall_s: float = 60.0
+    """A process that has something to compute and says nothing for so long is killed and started again."""
 
 
 class Supervisor:
@@ -108,6 +116,7 @@ class Supervisor:
         self._started_at = clock.monotonic()
         self._ready_at: float | None = None
         self._retry_at = 0.0
+        self._heard_at = 0.0
         self.state = SupervisorState.LOADING
         self.pid: int | None = None
         self.load_s: float | None = None
@@ -123,6 +132,8 @@ class Supervisor:
         """Raises ``EngineFailed`` when there is no process that could take it."""
         if self._channel is None or self.state is not SupervisorState.READY:
             raise EngineFailed("The engine is not running.")
+        if not self._listener.busy:
+            self._heard_at = self._clock.monotonic()
         self._channel.send(command)
 
     def expected_wait_s(self) -> float:
@@ -187,13 +198,22 @@ class Supervisor:
         watcher.start()
         closing = asyncio.create_task(self._closing.wait())
         try:
-            await asyncio.wait({exited, closing}, return_when=asyncio.FIRST_COMPLETED)
+            await self._watch_progress(process, {exited, closing})
             if not exited.done():
                 await self._stop(process, exited)
             return await exited
         finally:
             closing.cancel()
             if not exited.done():
+                process.kill()
+
+    async def _watch_progress(self, process: subprocess.Popen[bytes], ends: set[asyncio.Future[int] | asyncio.Task[Literal[True]]]) -> None:
+        """Return when one of ``ends`` is done; a process that stalls is killed, which is an end too."""
+        interval = min(_WATCH_SECONDS, self._replica.stall_s / 2)
+        while not (await asyncio.wait(ends, timeout=interval, return_when=asyncio.FIRST_COMPLETED))[0]:
+            silent_s = self._clock.monotonic() - self._heard_at
+            if self.state is SupervisorState.READY and self._listener.busy and silent_s > self._replica.stall_s:
+                log.error("replica_stalled", replica=self._replica.replica_id, pid=process.pid, seconds=round(silent_s, 1))
                 process.kill()
 
     def _spawn(self, address: str) -> subprocess.Popen[bytes]:
@@ -239,6 +259,7 @@ class Supervisor:
             exited.set_result(code)
 
     def _on_report(self, report: Report) -> None:
+        self._heard_at = self._clock.monotonic()
         if isinstance(report, StepFrame):
             self._listener.on_step(report)
             return

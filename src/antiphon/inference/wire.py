@@ -92,7 +92,13 @@ SequenceFrame = PrefillFrame | TokensFrame | FinishedFrame | FailedFrame
 
 
 class ReplicaSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """State after a step. ``last_handle`` is the newest request it includes; ``unpromised`` blocks can take more."""
+    """State after a step. ``last_handle`` is the newest request it includes; ``unpromised`` blocks can take more.
+
+    ``host_used`` slots of the second tier are filled. ``prefill_tokens`` are to compute before their first token.
+    ``expected_output`` tokens is what an answer without a limit would probably have. ``step_ms`` are the step-time model's
+    coefficients: milliseconds per step, decode row, prefill token, token of context, pair of tokens. ``preemptions`` and
+    ``recomputed_tokens`` count from the start.
+    """
 
     running: int
     waiting: int
@@ -101,6 +107,12 @@ class ReplicaSnapshot(msgspec.Struct, frozen=True, array_like=True):
     cached: int
     unpromised: int
     last_handle: int
+    host_used: int = 0
+    prefill_tokens: int = 0
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    expected_output: int = 0
+    step_ms: tuple[float, ...] = ()
 
 
 class StepTimes(msgspec.Struct, frozen=True, array_like=True):
@@ -122,11 +134,17 @@ class ReplicaReady(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class StepFrame(msgspec.Struct, frozen=True, array_like=True, tag="w"):
-    """Everything that one step, or one batch of commands, changed. ``times`` is ``None`` when no step was run."""
+    """Everything that one step, or one batch of commands, changed. ``times`` is ``None`` when no step was run.
+
+    ``cached`` and ``dropped`` are fingerprints of prefix blocks that came into the cache and left it: the sum of all
+    frames is the digest of what is cached.
+    """
 
     sequences: tuple[SequenceFrame, ...]
     snapshot: ReplicaSnapshot
     times: StepTimes | None
+    cached: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 Report = ReplicaReady | StepFrame

@@ -1,0 +1,65 @@
+"""Who goes first among those that have a prompt to compute. Pure.
+
+Higher bands first; but a band in which somebody wants something and nobody got anything for ``band_ageing_s`` goes before
+all others, until it has got something. Inside a band: who was pre-empted comes back before later arrivals; then the
+tenant that was served least (``fair_share``); then the request with the least left to compute, where every second of
+waiting counts as ``ageing_tokens_per_s`` less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from antiphon.core.tenancy import Band
+from antiphon.inference.sequence import Sequence
+
+Order = Literal["fair", "fcfs"]
+Rank = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineRules:
+    """``fcfs`` is plain order of arrival: what fairness is measured against."""
+
+    order: Order = "fair"
+    band_ageing_s: float = 5.0
+    ageing_tokens_per_s: float = 400.0
+
+
+class Line:
+    """Orders candidates. It remembers when each band last got something."""
+
+    def __init__(self, rules: LineRules) -> None:
+        self._rules = rules
+        self._served_at: dict[Band, float] = {}
+
+    def in_order(self, candidates: Iterable[Sequence], now: float) -> list[Sequence]:
+        """All candidates, who goes first first."""
+        candidates = list(candidates)
+        if self._rules.order == "fcfs":
+            return sorted(candidates, key=_arrival)
+        present = {sequence.request.band for sequence in candidates}
+        self._served_at = {band: self._served_at.get(band, now) for band in present}
+        return sorted(candidates, key=self._rank(now))
+
+    def served(self, band: Band, now: float) -> None:
+        """Somebody of this band got something."""
+        self._served_at[band] = now
+
+    def _rank(self, now: float) -> Callable[[Sequence], Rank]:
+        rules = self._rules
+        aged = {band for band, at in self._served_at.items() if now - at >= rules.band_ageing_s}
+
+        def rank(sequence: Sequence) -> Rank:
+            band = sequence.request.band
+            to_do = sequence.remaining if sequence.blocks else sequence.uncached
+            urgency = to_do - rules.ageing_tokens_per_s * (now - sequence.submitted_at)
+            return (band not in aged, -band, sequence.pinned is None, sequence.account.served, urgency, sequence.id)
+
+        return rank
+
+
+def _arrival(sequence: Sequence) -> Rank:
+    return (sequence.submitted_at, sequence.id)

@@ -1,0 +1,75 @@
+"""How many tokens that are not decode rows go into one step. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.inference.step_time import StepLoad, StepTimeModel
+
+_SMALLEST_CHUNK = 8
+_SLACK = 1.25
+"""A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTargets:
+    """How long a step may take, in seconds, and how many tokens it may hold at most.
+
+    Beside decode rows a step takes at most ``inter_token_s``, or ``stretch`` times what it would take without prefill
+    where that is more. Where many short prompts wait at once, together they may take ``burst`` times the share of one.
+    """
+
+    inter_token_s: float = 0.05
+    stretch: float = 2.2
+    burst: float = 1.6
+    alone_s: float = 0.2
+    prefill_tokens_beside_decode: int = 512
+    prefill_tokens_alone: int = 1024
+
+
+class StepBudget:
+    """What is left of one step's time for prompts, after its decode rows."""
+
+    def __init__(self, model: StepTimeModel, targets: StepTargets, load: StepLoad, waiting: Sequence[tuple[int, int]]) -> None:
+        """``load`` is the decode rows, ``waiting`` the (cached, uncached) tokens of everything else that could go along."""
+        self._model = model
+        rows_s = model.seconds(load)
+        share = max(targets.inter_token_s, targets.stretch * rows_s) - rows_s
+        short = sum(model.chunk_seconds(past, tokens) <= share for past, tokens in waiting)
+        self._short_s = share
+        self._left_s = share
+        self._burst_s = share * min(math.sqrt(max(short, 1)), targets.burst)
+        self._tokens = targets.prefill_tokens_beside_decode
+        if load.rows == 0:
+            self._tokens = targets.prefill_tokens_alone
+            if short == 0:
+                self._left_s = self._burst_s = max(targets.alone_s - rows_s, share)
+        self._first = load.rows == 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether nobody can get anything any more."""
+        return self._tokens <= 0 or (self._burst_s <= 0 and not self._first)
+
+    def chunk(self, past: int, remaining: int, multiple: int) -> int:
+        """Tokens for one with ``remaining`` to compute after ``past``: all of them, or else a ``multiple``; 0 when it has to wait.
+
+        The first of a step without decode rows always gets something.
+        """
+        short = self._model.chunk_seconds(past, remaining) <= self._short_s
+        tokens = min(self._model.chunk_within(self._burst_s if short else self._left_s, past), self._tokens)
+        if remaining <= min(tokens * _SLACK, self._tokens):
+            return remaining
+        tokens = tokens // multiple * multiple
+        if tokens >= _SMALLEST_CHUNK:
+            return tokens
+        return min(remaining, max(_SMALLEST_CHUNK, multiple), self._tokens) if self._first else 0
+
+    def spend(self, past: int, tokens: int) -> None:
+        seconds = self._model.chunk_seconds(past, tokens)
+        self._left_s -= seconds
+        self._burst_s -= seconds
+        self._tokens -= tokens
+        self._first = False
