@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -24,6 +25,8 @@ from antiphon.engines.base import PromptMessage
 from antiphon.inference.gateway import Gateway, Shed
 from antiphon.orchestrator.acceptance import MESSAGE_BYTES, ContinueRequest
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT
+from antiphon.stores.generations.base import Accepted, IdempotencyKey
+from antiphon.stores.generations.memory import MemoryGenerations
 from tests.orchestrator.conftest import CONTEXT_TOKENS
 from tests.orchestrator.stage import Stage
 
@@ -63,6 +66,42 @@ async def test_fifty_equal_sends_make_one_turn(idle: Stage) -> None:
     assert {turn.generation_id for turn in turns} == {turns[0].generation_id}
     assert sum(not turn.replayed for turn in turns) == 1
     assert rows(idle) == (2, 1, 1, 0)
+
+
+class Late:
+    """Generations whose first look-ups of a replay see nothing: an equal request is accepted just after them."""
+
+    def __init__(self, driver: MemoryGenerations, blind: int) -> None:
+        self._driver = driver
+        self._blind = blind
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._driver, name)
+
+    async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
+        if self._blind:
+            self._blind -= 1
+            return None
+        return await self._driver.find_replay(idempotency, now=now)
+
+
+async def test_an_equal_send_that_came_first_is_no_reason_to_refuse(gateway: Gateway) -> None:
+    stage = Stage(gateway, concurrency=0)
+    conversation_id = await stage.conversation()
+    stage = Stage(gateway, state=stage.state, concurrency=0, ports={"generations": Late(stage.generations, blind=2)})
+    first = await stage.send(conversation_id, key="k")
+    assert await stage.send(conversation_id, key="k") == replace(first, replayed=True)
+
+
+async def test_an_equal_continue_that_came_first_is_no_reason_to_refuse(gateway: Gateway) -> None:
+    stage = Stage(gateway)
+    accepted = await stage.send(await stage.conversation(), params=TurnParams(max_tokens=4))
+    await stage.ended(accepted.generation_id)
+    await stage.close()
+    stage = Stage(gateway, state=stage.state, concurrency=0, ports={"generations": Late(stage.generations, blind=2)})
+    again = ContinueRequest(accepted.message_id, TurnParams(), "k", "fingerprint")
+    first = await stage.desk.continue_message(stage.principal, again)
+    assert await stage.desk.continue_message(stage.principal, again) == replace(first, replayed=True)
 
 
 async def test_a_key_is_not_for_another_body_or_conversation(idle: Stage) -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import NotFound, StoreUnavailable
+from antiphon.orchestrator import pace
 from antiphon.orchestrator.pace import Grid, persist
 
 
@@ -47,3 +49,28 @@ async def test_persist_waits_out_an_outage_and_believes_an_answer() -> None:
     with pytest.raises(NotFound):
         await persist(refuse, what="test", forever=True)
     assert len(failures) == 1
+
+
+async def test_a_fault_that_stays_is_told_once_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(pace, "_LONGEST_PAUSE_S", 0.002)
+    failures: list[Exception] = [*(ValueError() for _ in range(20)), *(StoreUnavailable() for _ in range(20))]
+
+    async def act() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    with capture_logs() as told:
+        assert await persist(act, what="test", forever=True, whatever=True) == "done"
+    assert [(event["error"], event["exc_info"]) for event in told] == [("StoreUnavailable", False), ("ValueError", True)]
+
+
+async def test_patience_with_outages_is_none_with_faults_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_FIRST_PAUSE_S", 0.001)
+
+    async def act() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError, match="^$"):
+        await persist(act, what="test", forever=True)

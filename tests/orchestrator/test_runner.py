@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
-from antiphon.core.errors import Draining, NotFound, StoreUnavailable
+from antiphon.core.errors import DiskFull, Draining, NotFound, StoreUnavailable
 from antiphon.core.events import Done, PrefillProgress, Queued
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.ids import GenerationId, TenantId, UserId
 from antiphon.core.messages import MessageStatus
 from antiphon.inference.gateway import Gateway
 from antiphon.stores.conversations.base import Owner
+from antiphon.stores.generations.memory import MemoryGenerations
 from tests.orchestrator.stage import Failing, Stage, check_log, shown_text
 
 LONG = TurnParams(max_tokens=400)
@@ -46,6 +49,69 @@ async def test_cancel_of_a_finished_answer_changes_nothing(stage: Stage) -> None
     done = await stage.ended(accepted.generation_id)
     assert await stage.runner.cancel(stage.owner, accepted.generation_id) == done
     assert len(stage.state.outbox) == 1
+
+
+class Refusing:
+    """Generations that take no writes once ``refuses`` is set: a full disk."""
+
+    def __init__(self, driver: MemoryGenerations) -> None:
+        self._driver = driver
+        self.refuses = False
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        method = getattr(self._driver, name)
+
+        async def call(*args: object, **named: object) -> object:
+            if self.refuses and name in {"request_cancel", "claim", "heartbeat", "checkpoint", "finalise"}:
+                raise DiskFull
+            return await method(*args, **named)
+
+        return call
+
+
+async def test_a_stop_stops_the_engine_though_the_store_takes_no_writes(gateway: Gateway) -> None:
+    stage = Stage(gateway)
+    refusing = Refusing(stage.generations)
+    stage = Stage(gateway, state=stage.state, ports={"generations": refusing})
+    await stage.runner.start()
+    accepted = await stage.send(await stage.conversation(), model="slow", params=LONG)
+    await stage.until_text(accepted.generation_id)
+    refusing.refuses = True
+    with pytest.raises(NotFound):
+        await stage.runner.cancel(Owner(TenantId("tenant_2"), UserId("user_2")), accepted.generation_id)
+    assert await running_on(gateway)
+    started = stage.clock.monotonic()
+    generation = await stage.runner.cancel(stage.owner, accepted.generation_id)
+    assert generation.id == accepted.generation_id
+    assert stage.clock.monotonic() - started < 2
+    async with asyncio.timeout(2):
+        while await running_on(gateway):
+            await asyncio.sleep(0.01)
+    refusing.refuses = False
+    done = check_log(await stage.entries(accepted.generation_id))
+    assert isinstance(done, Done)
+    assert done.finish_reason == "cancelled"
+    await stage.close()
+
+
+async def test_turns_that_wait_for_a_full_disk_are_told_of_once(gateway: Gateway) -> None:
+    stage = Stage(gateway)
+    refusing = Refusing(stage.generations)
+    stage = Stage(gateway, state=stage.state, ports={"generations": refusing})
+    refusing.refuses = True
+    with capture_logs() as told:
+        await stage.runner.start()
+        conversation_ids = [await stage.conversation() for _ in range(5)]
+        turns = [await stage.send(conversation_id) for conversation_id in conversation_ids]
+        await asyncio.sleep(3)
+        refusing.refuses = False
+        for turn in turns:
+            assert (await stage.ended(turn.generation_id)).status is GenerationStatus.COMPLETE
+    events = [event["event"] for event in told]
+    assert events.count("claims_refused") == events.count("claims_taken_again") == 1
+    assert events.count("write_failed") <= len(turns)
+    assert not [event for event in told if event["log_level"] == "error"]
+    await stage.close()
 
 
 async def test_cancel_by_many_at_once(stage: Stage) -> None:

@@ -4,15 +4,21 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 import pytest
 
 from antiphon.core.errors import EngineFailed, StaleEpoch, StoreUnavailable
-from antiphon.core.events import Delta, Done, Failed, Meta, Snapshot
+from antiphon.core.events import Delta, Done, Failed, Meta, Queued, Snapshot
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.messages import MessageStatus
+from antiphon.core.tenancy import Plan
+from antiphon.engines.base import EngineEvent, EngineRequest
+from antiphon.inference.fleet import PoolStatus
 from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator import turn
 from antiphon.orchestrator.acceptance import ContinueRequest
 from antiphon.stores.log.memory import MemoryLog
 from tests.orchestrator.stage import Failing, Stage, check_log, shown_text
@@ -308,4 +314,58 @@ async def test_an_engine_that_cannot_start_is_asked_twice_then_it_fails(gateway:
     assert isinstance(failed, Failed)
     assert (failed.code, failed.message, asked) == ("engine_failed", "The engine is away.", 2)
     assert (await stage.message(accepted.message_id)).status is MessageStatus.FAILED
+    await stage.close()
+
+
+class Slow:
+    """A gateway whose pool needs ``loading`` looks to become ready and whose streams take ``ending_s`` to be cancelled."""
+
+    def __init__(self, gateway: Gateway, *, loading: int = 0, ending_s: float = 0.0) -> None:
+        self._gateway = gateway
+        self._loading = loading
+        self._ending_s = ending_s
+        self.deadlines_s: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gateway, name)
+
+    def resolve(self, name: str | None, allowed: Sequence[str]) -> PoolStatus:
+        pool = self._gateway.resolve(name, allowed)
+        self._loading -= 1
+        return replace(pool, context_tokens=0) if self._loading >= 0 else pool
+
+    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncGenerator[EngineEvent | Queued]:
+        self.deadlines_s.append(deadline_s)
+        try:
+            async with aclosing(self._gateway.stream(pool, request, deadline_s=deadline_s)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            ending = asyncio.create_task(asyncio.sleep(self._ending_s))
+            while not ending.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(ending)
+
+
+async def test_an_engine_slow_to_stop_does_not_keep_the_answer_from_its_end(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn, "_RELEASE_S", 0.05)
+    monkeypatch.setattr(turn, "_LAST_WORD_S", 0.05)
+    stage = Stage(gateway, ports={"gateway": Slow(gateway, ending_s=1.0)})
+    await stage.runner.start()
+    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=300))
+    await stage.until_text(accepted.generation_id)
+    generation = await stage.runner.cancel(stage.owner, accepted.generation_id)
+    assert generation.status is GenerationStatus.CANCELLED
+    check_log(await stage.entries(accepted.generation_id))
+    await asyncio.sleep(1.1)
+    await stage.close()
+
+
+async def test_loading_and_waiting_share_one_deadline(gateway: Gateway) -> None:
+    slow = Slow(gateway, loading=5)
+    stage = Stage(gateway, ports={"gateway": slow})
+    await stage.runner.start()
+    accepted = await stage.send(await stage.conversation())
+    assert (await stage.ended(accepted.generation_id)).status is GenerationStatus.COMPLETE
+    assert 50 < slow.deadlines_s[0] < turn.queue_deadline_s(Plan("free")) - 0.2
     await stage.close()

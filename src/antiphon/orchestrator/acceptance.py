@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -20,6 +20,7 @@ from antiphon.core.errors import (
     MessageTooLarge,
     NoCapacity,
     ParentStreaming,
+    Refused,
 )
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId
@@ -104,9 +105,9 @@ class TurnDesk:
         _check_content(request)
         _check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/conversations/{request.conversation_id}/messages", request)
-        replay = await self._replay(key)
-        if replay is not None:
-            return replay
+        return await self._once(key, lambda: self._send(principal, request, plan, key))
+
+    async def _send(self, principal: Principal, request: SendMessage, plan: Plan, key: IdempotencyKey | None) -> Accepted:
         owner = Owner(principal.tenant_id, principal.user_id)
         conversation = await self._ports.conversations.get(owner, request.conversation_id)
         pool = self._ports.gateway.resolve(request.model or conversation.model, plan.models)
@@ -118,9 +119,9 @@ class TurnDesk:
         plan = self._ports.plan(principal.plan)
         _check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/messages/{request.message_id}/continue", request)
-        replay = await self._replay(key)
-        if replay is not None:
-            return replay
+        return await self._once(key, lambda: self._continue(principal, request, plan, key))
+
+    async def _continue(self, principal: Principal, request: ContinueRequest, plan: Plan, key: IdempotencyKey | None) -> Accepted:
         owner = Owner(principal.tenant_id, principal.user_id)
         message = await self._settled(owner, await self._ports.conversations.message(owner, request.message_id))
         pool = self._ports.gateway.resolve(await self._pool_of(owner, message), plan.models)
@@ -154,12 +155,26 @@ class TurnDesk:
             expires_at=self._ports.clock.now() + timedelta(seconds=self._ports.timing.idempotency_seconds),
         )
 
-    async def _replay(self, key: IdempotencyKey | None) -> Accepted | None:
-        """The turn this key made before. Raises ``Draining`` where a new one would be needed and none is taken."""
-        replay = None if key is None else await self._ports.generations.find_replay(key, now=self._ports.clock.now())
-        if replay is None and self._runner.draining:
+    async def _once(self, key: IdempotencyKey | None, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
+        """The turn this key made before, else what ``accept`` makes. Raises ``Draining`` where none is taken any more.
+
+        An equal request may have come first while this one was checked, and be the very reason for its refusal.
+        """
+        replay = await self._replay(key)
+        if replay is not None:
+            return replay
+        if self._runner.draining:
             raise Draining
-        return replay
+        try:
+            return await accept()
+        except Refused:
+            replay = await self._replay(key)
+            if replay is None:
+                raise
+            return replay
+
+    async def _replay(self, key: IdempotencyKey | None) -> Accepted | None:
+        return None if key is None else await self._ports.generations.find_replay(key, now=self._ports.clock.now())
 
     async def _question(self, owner: Owner, conversation: Conversation, request: SendMessage) -> _Question:
         parent = conversation.current_leaf_id if isinstance(request.parent, CurrentLeaf) else request.parent

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 _FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 2.0
+_LONGEST_PAUSE_S = 5.0
 _ATTEMPTS = 6
 
 
@@ -46,15 +46,16 @@ def is_outage(error: Exception) -> bool:
     return isinstance(error, StoreUnavailable | DiskFull | OSError)
 
 
-async def persist(act: Callable[[], Awaitable[_T]], *, what: str, forever: bool = False) -> _T:
-    """Run ``act`` until it succeeds, pausing 50 ms to 2 s between attempts.
+async def persist(act: Callable[[], Awaitable[_T]], *, what: str, forever: bool = False, whatever: bool = False) -> _T:
+    """Run ``act`` until it succeeds, pausing 50 ms to 5 s between attempts; the log is told once of each kind of failure.
 
-    Gives up after six attempts (about 1.5 s) and raises the last error; ``forever`` keeps trying through an outage. Other
-    errors of ours (``StaleEpoch``, ``NotFound``) are answers, not faults, and are raised at once. ``act`` must be safe to
-    repeat when an attempt succeeded and its answer was lost.
+    Gives up after six attempts (about 1.5 s) and raises the last error; ``forever`` keeps trying through an outage, with
+    ``whatever`` through any fault. Other errors of ours (``StaleEpoch``, ``NotFound``) are answers, not faults, and are raised
+    at once. ``act`` must be safe to repeat when an attempt succeeded and its answer was lost.
     """
     pause = _FIRST_PAUSE_S
     attempt = 0
+    told: set[type[Exception]] = set()
     while True:
         attempt += 1
         try:
@@ -63,8 +64,10 @@ async def persist(act: Callable[[], Awaitable[_T]], *, what: str, forever: bool 
             outage = is_outage(error)
             if isinstance(error, AntiphonError) and not outage:
                 raise
-            if attempt >= _ATTEMPTS and not (forever and outage):
+            if attempt >= _ATTEMPTS and not (forever and (outage or whatever)):
                 raise
-            log.warning("write_failed", what=what, attempt=attempt, error=type(error).__name__)
+            if type(error) not in told:
+                told.add(type(error))
+                log.warning("write_failed", what=what, attempt=attempt, error=type(error).__name__, exc_info=not outage)
         await asyncio.sleep(pause)
         pause = min(_LONGEST_PAUSE_S, pause * 2)

@@ -10,12 +10,13 @@ from datetime import timedelta
 
 import structlog
 
+from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.core.events import Cursor
 from antiphon.core.generation import Generation
 from antiphon.core.ids import GenerationId
 from antiphon.orchestrator.ending import stored_ending, terminal_event
 from antiphon.orchestrator.live import LiveFeed, LiveState
-from antiphon.orchestrator.pace import Grid, persist
+from antiphon.orchestrator.pace import Grid, is_outage, persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readers, Readership
 from antiphon.orchestrator.turn import Control, Turn
@@ -57,6 +58,7 @@ class Runner:
         self._sweeper: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
         self._turned_away = False
+        self._claims_refused = False
         self._draining = False
 
     @property
@@ -87,7 +89,7 @@ class Runner:
         process runs the generation. Takes a second at most; during an outage of the store the generation may come back not
         terminal yet. Raises ``NotFound``.
         """
-        generation = await self._ports.generations.request_cancel(owner, generation_id, now=self._ports.clock.now())
+        generation = await self._ask_to_cancel(owner, generation_id)
         if generation.status.terminal:
             await self.settle(generation)
             return generation
@@ -100,6 +102,21 @@ class Runner:
                         break
                     await asyncio.sleep(_CANCEL_POLL_S)
         return generation
+
+    async def _ask_to_cancel(self, owner: Owner, generation_id: GenerationId) -> Generation:
+        """Note the wish in the store. Where that takes no writes, what runs here is stopped all the same."""
+        generations = self._ports.generations
+        try:
+            return await generations.request_cancel(owner, generation_id, now=self._ports.clock.now())
+        except (StoreUnavailable, DiskFull) as refusal:
+            run = self._runs.get(generation_id)
+            if run is None:
+                raise
+            log.warning("cancel_not_noted", generation_id=generation_id, error=type(refusal).__name__)
+            claimed = run.generation
+            if claimed is None or Owner(claimed.tenant_id, claimed.user_id) != owner:
+                return await generations.get(owner, generation_id)
+            return claimed
 
     async def stop_and_wait(self, generation_ids: Iterable[GenerationId]) -> None:
         """Cancel generations whose conversation is gone; returns when none of them writes any more, after 1 s at most."""
@@ -175,8 +192,8 @@ class Runner:
             try:
                 await self._sweep(beyond_lease)
                 beyond_lease = timedelta(0)
-            except Exception:
-                log.exception("sweep_failed")
+            except Exception as error:
+                log.warning("sweep_failed", error=type(error).__name__, exc_info=not is_outage(error))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._ports.timing.sweep_seconds):
                     await self._sweep_now.wait()
@@ -187,6 +204,8 @@ class Runner:
         for generation_id in await self._ports.generations.due(now=now + beyond_lease, limit=2 * self._concurrency):
             if generation_id not in self._runs and self._has_room():
                 self._own(generation_id, beyond_lease=beyond_lease)
+                if self._claims_refused:  # one finds out whether the store takes claims again
+                    break
         await self._ports.log.expire(now=self._ports.clock.now())
 
     def _has_room(self) -> bool:
@@ -202,7 +221,7 @@ class Runner:
 
     async def _run(self, generation_id: GenerationId, run: _Run, beyond_lease: timedelta) -> None:
         try:
-            run.generation = await persist(lambda: self._claim(generation_id, beyond_lease), what="claim")
+            run.generation = await self._claimed(generation_id, beyond_lease)
             if run.generation is not None:
                 await Turn(self._ports, run.generation, run.control, self._grid).run()
         except Exception:
@@ -214,6 +233,26 @@ class Runner:
             if self._turned_away:
                 self._turned_away = False
                 self._sweep_now.set()
+
+    async def _claimed(self, generation_id: GenerationId, beyond_lease: timedelta) -> Generation | None:
+        """``None`` where it is not ours to run, or the store refuses: then the sweeper brings it again."""
+        try:
+            if self._claims_refused:
+                generation = await self._claim(generation_id, beyond_lease)
+            else:
+                generation = await persist(lambda: self._claim(generation_id, beyond_lease), what="claim")
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            if not self._claims_refused:
+                log.warning("claims_refused", error=type(error).__name__)
+            self._claims_refused = True
+            return None
+        if self._claims_refused:
+            self._claims_refused = False
+            self._sweep_now.set()
+            log.info("claims_taken_again")
+        return generation
 
     async def _claim(self, generation_id: GenerationId, beyond_lease: timedelta) -> Generation | None:
         now = await self._ports.generations.now()

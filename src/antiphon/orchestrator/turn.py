@@ -198,7 +198,7 @@ class Turn:
 
     def _stopped(self, engine: asyncio.Task[Finished]) -> Ending:
         """What is not in the log yet is dropped; what it cost counts, by the engine's own account where it came in time."""
-        if engine.cancelled() or engine.exception() is not None:
+        if not engine.done() or engine.cancelled() or engine.exception() is not None:
             return cancelled(self._meter.measured())
         usage = engine.result().usage
         if not self._meter.begun and not usage.accelerator_ms:
@@ -217,12 +217,13 @@ class Turn:
 
     async def _generate(self) -> Finished:
         """Ask the gateway and hand on what it yields; returns the engine's last word."""
-        deadline_s = queue_deadline_s(self._plan)
-        pool = await self._ready_pool(deadline_s)
+        deadline = self._ports.clock.monotonic() + queue_deadline_s(self._plan)
+        pool = await self._ready_pool(queue_deadline_s(self._plan))
         request = await self._request(pool)
         self._coalescer.skip(request.skip)
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
         engine = replace(request.engine, band=self._attendance.band)
+        deadline_s = max(0.0, deadline - self._ports.clock.monotonic())
         async with aclosing(self._ports.gateway.stream(pool.name, engine, deadline_s=deadline_s)) as events:
             async for event in events:
                 match event:
@@ -335,7 +336,7 @@ class Turn:
             now=now,
             content_tokens=content_tokens,
         )
-        await persist(lambda: self._finalise(finished), what="finalise", forever=True)
+        await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
         event = terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms)
         await self._writer.append(event, forever=True)
         telemetry = self._ports.telemetry
