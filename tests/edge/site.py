@@ -30,6 +30,7 @@ from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.transfers.memory import MemoryTransfers
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
 PLAN = Plan("free", models=("quick", "slow"), max_output_tokens=512)
@@ -101,6 +102,7 @@ class Site:
             accounts=self.accounts,
             conversations=ports.conversations,
             generations=ports.generations,
+            transfers=MemoryTransfers(self.state),
             log=self.log,
             desk=TurnDesk(ports, self.runner),
             runner=self.runner,

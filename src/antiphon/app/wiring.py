@@ -32,12 +32,15 @@ from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.sql import SqlAccounts
+from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.transfers.base import Transfers
+from antiphon.stores.transfers.sql import SqlTransfers
 
 _REFERENCE_ANSWER_TOKENS = 64
 _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
@@ -61,6 +64,27 @@ async def open_accounts(config: Config) -> AsyncGenerator[Accounts]:
     await database.open()
     try:
         yield SqlAccounts(database)
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a command that moves conversations needs."""
+
+    accounts: Accounts
+    conversations: Conversations
+    transfers: Transfers
+
+
+@asynccontextmanager
+async def open_stores(config: Config) -> AsyncGenerator[Stores]:
+    """Stores for a command, as ``open_accounts``."""
+    DataFolder(config.data_dir).create()
+    database = SqliteDatabase(config.store.sqlite_path)
+    await database.open()
+    try:
+        yield Stores(SqlAccounts(database), SqlConversations(database), SqlTransfers(database))
     finally:
         await database.close()
 
@@ -100,6 +124,7 @@ async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[S
             accounts=accounts,
             conversations=ports.conversations,
             generations=ports.generations,
+            transfers=SqlTransfers(database),
             log=log,
             desk=TurnDesk(ports, runner),
             runner=runner,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
@@ -24,6 +24,9 @@ from antiphon.edge.services import EdgeServices
 from antiphon.edge.stream import Streams
 from antiphon.stores.conversations.base import Owner
 
+if TYPE_CHECKING:
+    from antiphon.edge.transferring import Imports
+
 _EXCHANGE = "antiphon.exchange"
 _GUARD = "__antiphon_guard__"
 
@@ -34,16 +37,18 @@ Responses = dict[int | str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who may call a route: everybody, anybody signed in, or who holds ``permission``."""
+    """Who may call a route: everybody, anybody signed in, or who holds ``permission``. ``takes_form``: its body is a file's form."""
 
     public: bool = False
     permission: Permission | None = None
     open_on_loopback: bool = False
+    takes_form: bool = False
 
 
 PUBLIC = Guard(public=True)
 SIGNED_IN = Guard()
 CHAT = Guard(permission=Permission.CHAT)
+UPLOAD = Guard(permission=Permission.CHAT, takes_form=True)
 USAGE = Guard(permission=Permission.USAGE)
 ADMIN = Guard(permission=Permission.ADMIN)
 METRICS = Guard(permission=Permission.METRICS, open_on_loopback=True)
@@ -99,6 +104,7 @@ class AppState(Protocol):
     services: EdgeServices
     authenticator: Authenticator
     streams: Streams
+    imports: Imports
 
 
 def app_state(request: Request) -> AppState:
@@ -149,7 +155,7 @@ async def _admit(request: Request, guard: Guard) -> None:
     state = app_state(request)
     if guard.public or (guard.open_on_loopback and state.services.loopback):
         return
-    principal = await state.authenticator.authenticate(request.method, request.headers.raw)
+    principal = await state.authenticator.authenticate(request.method, request.headers.raw, takes_form=guard.takes_form)
     if guard.permission is not None and guard.permission not in principal.scopes:
         raise Forbidden(f"This needs the scope {guard.permission.value}.")
     Exchange.of(request.scope).principal = principal

@@ -9,6 +9,7 @@ from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation
 from antiphon.core.messages import Conversation, Message, MessageError, TreeNode
 from antiphon.core.tenancy import ApiKey, Principal
+from antiphon.orchestrator.transfer.importing import Report
 from antiphon.stores.conversations.base import PathPage
 from antiphon.stores.generations.base import Accepted
 
@@ -175,6 +176,30 @@ class Progress:
     text: str
     position: int | None = None
     eta_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportLineAnswer:
+    """What became of one conversation: ``imported``, ``skipped`` or ``failed``."""
+
+    source_id: str
+    status: str
+    id: str | None
+    messages: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAnswer:
+    conversations: list[ImportLineAnswer]
+    imported: int
+    skipped: int
+    failed: int
+
+
+def import_answer(report: Report) -> ImportAnswer:
+    lines = [ImportLineAnswer(line.source_id, line.status, line.conversation_id, line.messages, line.reason) for line in report.lines]
+    return ImportAnswer(lines, report.count("imported"), report.count("skipped"), report.count("failed"))
 
 
 def me_answer(principal: Principal) -> MeAnswer:

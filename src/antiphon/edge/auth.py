@@ -120,7 +120,7 @@ class Authenticator:
         self.cookie = CookiePolicy(secure=public_url.startswith("https://"))
         self._cache: dict[bytes, _Cached] = {}
 
-    async def authenticate(self, method: str, headers: Headers) -> Principal:
+    async def authenticate(self, method: str, headers: Headers, *, takes_form: bool = False) -> Principal:
         """Raises ``Unauthenticated``; ``MediaType`` or ``Forbidden`` for a cookie's write that another site may have caused.
 
         An ``Authorization`` header alone decides where there is one; a wrong one never falls back to the cookie.
@@ -134,16 +134,16 @@ class Authenticator:
             raise Unauthenticated
         principal = self._cached(digest) or await self._by_session(digest)
         if method not in _SAFE_METHODS:
-            self.check_same_site(method, headers)
+            self.check_same_site(method, headers, takes_form=takes_form)
         return principal
 
-    def check_same_site(self, method: str, headers: Headers) -> None:
+    def check_same_site(self, method: str, headers: Headers, *, takes_form: bool = False) -> None:
         """Refuse what a form or script of another site could send with our cookie.
 
         Neither a JSON content type nor DELETE can be sent cross-site without a preflight, which we never grant; browsers also
-        say where a request comes from, and then it must be here.
+        say where a request comes from, and then it must be here. A form, which any site could send, must say that it does.
         """
-        if method != "DELETE" and not is_json(header(headers, b"content-type")):
+        if method != "DELETE" and not takes_form and not is_json(header(headers, b"content-type")):
             raise MediaType
         site = header(headers, b"sec-fetch-site")
         if site is not None and site not in {"same-origin", "none"}:
@@ -151,6 +151,8 @@ class Authenticator:
         origin = header(headers, b"origin")
         if origin is not None and _host_of(origin) not in self._own_hosts(headers):
             raise Forbidden("This request came from another site.")
+        if takes_form and origin is None and site != "same-origin":
+            raise Forbidden("This request does not say which site it came from.")
 
     def forget(self) -> None:
         """Drop what is cached, after a key or session was ended here."""

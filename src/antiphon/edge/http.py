@@ -38,6 +38,7 @@ from antiphon.edge.problems import (
 from antiphon.edge.routes import ROUTERS
 from antiphon.edge.services import EdgeServices
 from antiphon.edge.stream import Streams
+from antiphon.edge.transferring import Imports
 from antiphon.edge.web_client import StaticFiles, send_file
 
 OPENAI_PATHS = frozenset({"/v1/chat/completions"})
@@ -86,6 +87,7 @@ def build_app(services: EdgeServices) -> EdgeApp:
     authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
     api.state.authenticator = authenticator
     api.state.streams = Streams(services, lambda credentials: authenticator.authenticate("GET", credentials))
+    api.state.imports = Imports(services)
     for router in ROUTERS:
         api.include_router(router)
     return EdgeApp(services, api)

@@ -16,6 +16,11 @@ def message_id(text: str) -> MessageId:
     return MessageId(_checked(text, IdKind.MESSAGE))
 
 
+def conversation_id(text: str) -> ConversationId:
+    """``text`` as a conversation id; raises ``NotFound`` for any other form."""
+    return ConversationId(_checked(text, IdKind.CONVERSATION))
+
+
 def _checked(text: str, kind: IdKind) -> str:
     if not is_id(text, kind):
         raise NotFound

@@ -19,6 +19,7 @@ from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.generations.base import Generations
 from antiphon.stores.log.base import GenerationLog
+from antiphon.stores.transfers.base import Transfers
 
 
 @dataclass(slots=True)
@@ -28,17 +29,29 @@ class ServerState:
     store_ready: bool = True
     log_ready: bool = True
     draining: bool = False
+    leaving: bool = False
     _on_drain: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def drain(self) -> None:
-        """From now on: not ready, no new turns, and every open stream is told to reconnect and ends."""
+        """From now on: not ready, no new turns, and every open stream is told to reconnect and ends.
+
+        A stream that is opened later, by a reader who found no other server, goes on until ``leave``.
+        """
         self.draining = True
-        for tell in self._on_drain:
-            tell()
+        self._tell()
+
+    def leave(self) -> None:
+        """The process is about to end: every stream is told to reconnect and ends."""
+        self.draining = self.leaving = True
+        self._tell()
 
     def on_drain(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` when draining begins."""
+        """Call ``tell`` when draining begins, and when it ends."""
         self._on_drain.append(tell)
+
+    def _tell(self) -> None:
+        for tell in self._on_drain:
+            tell()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,7 @@ class EdgeServices:
     accounts: Accounts
     conversations: Conversations
     generations: Generations
+    transfers: Transfers
     log: GenerationLog
     desk: TurnDesk
     runner: Runner

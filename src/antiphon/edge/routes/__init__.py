@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from antiphon.edge.routes import account, admin, conversations, docs, generations, health, keys, messages, models, openai, session
+from antiphon.edge.routes import account, admin, conversations, docs, generations, health, keys, messages, models, openai, session, transfer
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
-    module.router for module in (session, account, keys, conversations, messages, generations, models, openai, admin, health, docs)
+    module.router
+    for module in (session, account, keys, conversations, messages, generations, transfer, models, openai, admin, health, docs)
 )

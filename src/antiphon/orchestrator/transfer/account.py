@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import IO
 
@@ -41,7 +41,7 @@ async def person_of(accounts: Accounts, caller: Principal) -> Person:
     return Person(user, keys, tuple(sorted(scope.value for scope in caller.scopes)))
 
 
-async def archive_of(person: Person, exporter: Exporter, owner: Owner) -> AsyncIterator[bytes]:
+async def archive_of(person: Person, exporter: Exporter, owner: Owner) -> AsyncGenerator[bytes]:
     """The ZIP in pieces of about a conversation. Packing runs in a thread."""
     sink = _Sink()
     feedback: list[Json] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from enum import StrEnum
 
 from antiphon.core.errors import NotFound
@@ -55,7 +55,7 @@ async def _only(whole: WholeConversation) -> AsyncIterator[WholeConversation]:
     yield whole
 
 
-async def written(found: AsyncIterator[WholeConversation], form: Format) -> AsyncIterator[bytes]:
+async def written(found: AsyncIterator[WholeConversation], form: Format) -> AsyncGenerator[bytes]:
     """``found`` in a format, in pieces of about a conversation."""
     begin, between, end, render = _SHAPES[form]
     yield begin.encode()

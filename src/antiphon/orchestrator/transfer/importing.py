@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Literal
 
-import structlog
-
 from antiphon.core.clock import Clock
 from antiphon.core.errors import AntiphonError, DiskFull, StoreUnavailable
 from antiphon.core.ids import ConversationId, IdSource
@@ -28,8 +26,6 @@ BATCH_MESSAGES = 500
 BATCH_BYTES = 8 << 20
 MAX_LINES = 200_000
 _MAX_LINE_ID = 200
-
-_log = structlog.get_logger(__name__)
 
 Status = Literal["imported", "skipped", "failed"]
 
@@ -76,9 +72,7 @@ class Importer:
                 lines.append(Line("", "failed", reason=batch.fault))
             elif batch.found and len(lines) < MAX_LINES:
                 continue
-            report = Report(tuple(lines))
-            _log.info("imported", **{status: report.count(status) for status in ("imported", "skipped", "failed")})
-            return report
+            return Report(tuple(lines))
 
     def _next_batch(self, owner: Owner, source: Iterator[Readable | Fault]) -> _Batch:
         found: list[Planted | Fault] = []

@@ -82,10 +82,10 @@ def time_of(value: Json) -> datetime | None:
         except OverflowError:
             return None
         return moment if moment.year >= 1970 else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LAST_SECOND * 1000:
         return None
     seconds = value / 1000 if value > _MILLISECONDS_FROM else value
-    return from_ms(int(seconds * 1000)) if 0 < seconds <= _LAST_SECOND else None
+    return from_ms(int(seconds * 1000)) if seconds <= _LAST_SECOND else None
 
 
 def rest_of(value: Mapping[str, Json], known: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Whole conversations in and out: imports without doubles, exports of everything a conversation has."""
