@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from antiphon.core.errors import DiskFull, StoreUnavailable
-from antiphon.core.events import Cursor
+from antiphon.core.events import Cursor, Snapshot
 from antiphon.core.generation import Generation
 from antiphon.core.ids import GenerationId
 from antiphon.orchestrator.ending import stored_ending, terminal_event
@@ -136,9 +136,14 @@ class Runner:
         state = await self._ports.log.state(generation.id)
         if state is None or state.terminal is not None:
             return
-        writer = LogWriter(self._ports.log, generation.id, max(state.epoch, generation.epoch))
         event = terminal_event(generation, stored_ending(generation), ttft_ms=generation.ttft_ms, duration_ms=generation.duration_ms or 0)
-        await writer.append(event)
+        stored = await self._ports.conversations.message(Owner(generation.tenant_id, generation.user_id), generation.message_id)
+        epoch = max(state.epoch, generation.epoch)
+        if stored.generation_id == generation.id and stored.content != state.text:
+            # A journal that could not be written lost entries; those that stand for them must not look like them to a cursor.
+            await LogWriter(self._ports.log, generation.id, epoch + 1).append(Snapshot(stored.content), event)
+        else:
+            await LogWriter(self._ports.log, generation.id, epoch).append(event)
 
     def live(self, generation_id: GenerationId) -> LiveState | None:
         """What a generation of ours is doing before its first text; ``None`` when there is nothing to say."""
