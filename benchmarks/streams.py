@@ -134,10 +134,11 @@ def _whole(bench: Bench, report: Report) -> None:
 
 def _deliver(bench: Bench, report: Report) -> None:
     bench.flow("all", TICKS_PER_S)
-    cpu = bench.vitals()["cpu_s"]
-    started = time.perf_counter()
+    before, started = bench.vitals(), time.perf_counter()
     delays = bench.measured(bench.load.seconds)
-    report.results["edge_cores"] = round((bench.vitals()["cpu_s"] - cpu) / (time.perf_counter() - started), 2)
+    after = bench.vitals()
+    report.results["edge_cores"] = round((after["cpu_s"] - before["cpu_s"]) / (time.perf_counter() - started), 2)
+    report.results["collector_pause_ms_max"] = round(after["pause_s"] * 1e3, 2)
     report.results["deliveries_per_s"] = round(len(delays) / bench.load.seconds)
     report.results["incomplete_readers"] = bench.settled("all")
     _delays(report, "log_to_socket", delays)
@@ -165,6 +166,7 @@ def _slow(bench: Bench, report: Report) -> None:
 def _crowd(bench: Bench, report: Report) -> None:
     """Very many readers on one generation, which gets an event every tick."""
     bench.readers.ask("close", group="all")
+    time.sleep(WARM_S)
     report.results["crowd_readers"] = bench.connect("crowd", bench.load.crowd)
     bench.flow("crowd", TICKS_PER_S // 5)
     delays = bench.measured(bench.load.seconds / 2)

@@ -129,12 +129,15 @@ class Edge:
         self._flowing.append(asyncio.create_task(self._flow(flow)))
 
     async def _flow(self, flow: Flow) -> None:
-        tick = 0
+        """At each instant of the grid append what is due by the clock, so that a late instant costs no event."""
+        started, done = self._clock.monotonic(), 0
         while not self._stopping:
             await self._grid.tick()
-            due = flow.generations[tick % flow.ticks :: flow.ticks]
-            await asyncio.gather(*(self._append(generation_id, flow.size) for generation_id in due))
-            tick += 1
+            due = int((self._clock.monotonic() - started) * 1000 / Timing().coalesce_ms)
+            for tick in range(done, due):
+                generations = flow.generations[tick % flow.ticks :: flow.ticks]
+                await asyncio.gather(*(self._append(generation_id, flow.size) for generation_id in generations))
+            done = max(done, due)
 
     async def _append(self, generation_id: GenerationId, size: int) -> None:
         seq = self._seq[generation_id] = self._seq[generation_id] + 1
@@ -155,8 +158,28 @@ class Edge:
             await self._log.append(generation_id, [LogEntry(1, self._seq[generation_id], END)])
 
 
+class Pauses:
+    """How long the garbage collector stopped this process."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._on_collection)
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        del info
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.longest_s = max(self.longest_s, time.perf_counter() - self._began)
+
+    def take(self) -> float:
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s
+
+
 def vitals() -> dict[str, float]:
-    """Resident bytes, open descriptors, and processor seconds of this process."""
+    """Resident bytes, open descriptors, processor seconds and tasks of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
@@ -167,12 +190,14 @@ def vitals() -> dict[str, float]:
     }
 
 
-async def obey(edge: Edge | None, command: Command) -> object:
+async def obey(edge: Edge | None, pauses: Pauses, command: Command) -> object:
     """Carry out one command of the parent's."""
     name = command["do"]
     if name == "vitals":
+        longest_s = pauses.take()
         gc.collect()
-        return vitals()
+        pauses.take()
+        return {**vitals(), "pause_s": longest_s}
     assert edge is not None
     generations = [GenerationId(name) for name in cast("list[str]", command.get("generations", []))]
     match name:
@@ -195,8 +220,9 @@ async def main(*, bare: bool) -> None:
         server = HttpServer(app, "127.0.0.1", 0)
         port = await server.start()
         tune_collector()
+        pauses = Pauses()
         print(json.dumps(port), flush=True)
-        await obey_stdin(lambda command: obey(edge, command))
+        await obey_stdin(lambda command: obey(edge, pauses, command))
         await server.stop()
 
 

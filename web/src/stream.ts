@@ -46,6 +46,8 @@ export interface StreamWorld {
   setTimeout(run: () => void, ms: number): unknown;
   clearTimeout(handle: unknown): void;
   random(): number;
+  /** Milliseconds of a clock that never goes back. */
+  now(): number;
 }
 
 const BROWSER: StreamWorld = {
@@ -53,12 +55,17 @@ const BROWSER: StreamWorld = {
   setTimeout: (run, ms) => setTimeout(run, ms),
   clearTimeout: (handle) => clearTimeout(handle as number),
   random: () => Math.random(),
+  now: () => performance.now(),
 };
 
 const FIRST_DELAY_MS = 400;
 const LAST_DELAY_MS = 15_000;
 /** The server pings after 15 s of silence; three missed pings mean that the connection is dead. */
 const SILENCE_MS = 45_000;
+/** A connection that was silent for longer than a ping takes may have died with the network it was made on. */
+const DOUBTFUL_MS = 20_000;
+/** A cursor that no log knows: the server answers it with one snapshot. */
+const NOWHERE = "999999999999";
 
 type Verdict = "more" | "finished" | "gap";
 
@@ -67,7 +74,8 @@ type Verdict = "more" | "finished" | "gap";
  *
  * It keeps the last id it has consumed and hands it back as `Last-Event-ID`; an event whose `seq` is not the next one is
  * either a repetition (dropped) or a gap (the connection is given up and replayed from the cursor), so that no character
- * is shown twice or missing. Delays double from 0.4 s to 15 s with full jitter; `retryNow` skips the wait.
+ * is shown twice or missing. Delays double from 0.4 s to 15 s, each drawn between a quarter and the whole of that; `retryNow`
+ * skips the wait.
  */
 export class GenerationStream {
   private text = "";
@@ -80,6 +88,7 @@ export class GenerationStream {
   private abort: AbortController | undefined;
   private timer: unknown;
   private waiting = false;
+  private heardAt = 0;
 
   constructor(
     private readonly url: string,
@@ -103,9 +112,16 @@ export class GenerationStream {
     this.abort?.abort();
   }
 
-  /** Connect at once if a reconnection is being waited for (the network came back, the page was shown again). */
+  /**
+   * The network came back, or the page is shown again: connect at once if that is being waited for, and anew where the
+   * connection has been silent for so long that it may be dead.
+   */
   retryNow(): void {
-    if (!this.waiting || this.closed) return;
+    if (this.closed) return;
+    if (!this.waiting) {
+      if (this.world.now() - this.heardAt > DOUBTFUL_MS) this.abort?.abort();
+      return;
+    }
     this.world.clearTimeout(this.timer);
     this.waiting = false;
     void this.connect();
@@ -114,8 +130,10 @@ export class GenerationStream {
   private async connect(): Promise<void> {
     const abort = new AbortController();
     this.abort = abort;
+    this.heardAt = this.world.now();
     const headers: Record<string, string> = { Accept: "text/event-stream" };
-    if (this.lastId !== undefined) headers["Last-Event-ID"] = this.lastId;
+    const cursor = this.gaps > 1 ? NOWHERE : this.lastId;
+    if (cursor !== undefined) headers["Last-Event-ID"] = cursor;
     let delay: number | undefined;
     try {
       const response = await this.world.fetch(this.url, { headers, cache: "no-store", credentials: "same-origin", signal: abort.signal });
@@ -142,6 +160,7 @@ export class GenerationStream {
     let asked: number | undefined;
     let watchdog: unknown;
     const watch = () => {
+      this.heardAt = this.world.now();
       this.world.clearTimeout(watchdog);
       watchdog = this.world.setTimeout(() => abort.abort(), SILENCE_MS);
     };
@@ -170,10 +189,7 @@ export class GenerationStream {
   private consume(event: SseEvent): Verdict {
     const data = parseObject(event.data);
     if (data === undefined) return "more";
-    if (event.id === undefined) {
-      this.unlogged(event.type, data);
-      return "more";
-    }
+    if (event.id === undefined) return this.unlogged(event.type, data);
     const seq = seqOf(event.id);
     if (seq === undefined) return "more";
     if (event.type !== "snapshot") {
@@ -186,24 +202,25 @@ export class GenerationStream {
     this.gaps = 0;
     if (event.type === "delta") this.text += stringField(data, "text");
     else if (event.type === "snapshot" || event.type === "retract") this.text = stringField(data, "text");
-    else if (event.type === "done" || event.type === "error") {
-      this.finish(() => {
-        this.flush();
-        if (event.type === "done") this.handlers.done(data as unknown as DoneData);
-        else this.handlers.error(data as unknown as ErrorData);
-      });
-      return "finished";
-    }
-    return "more";
+    return this.ends(event.type, data) ? "finished" : "more";
   }
 
-  private unlogged(type: string, data: Record<string, unknown>): void {
+  /** Events outside the log, and, where the log has expired, the text and the end as the store has them. */
+  private unlogged(type: string, data: Record<string, unknown>): Verdict {
     if (type === "status") this.handlers.status(data as unknown as StatusData);
     else if (type === "title") this.handlers.title(stringField(data, "title"));
-    else if (type === "snapshot") {
-      this.text = stringField(data, "text");
+    else if (type === "snapshot") this.text = stringField(data, "text");
+    return this.ends(type, data) ? "finished" : "more";
+  }
+
+  private ends(type: string, data: Record<string, unknown>): boolean {
+    if (type !== "done" && type !== "error") return false;
+    this.finish(() => {
       this.flush();
-    }
+      if (type === "done") this.handlers.done(data as unknown as DoneData);
+      else this.handlers.error(data as unknown as ErrorData);
+    });
+    return true;
   }
 
   private flush(): void {
@@ -212,15 +229,10 @@ export class GenerationStream {
     this.handlers.text(this.text);
   }
 
-  /** The replay from our cursor should close a gap; if it does not, begin again from nothing. */
+  /** The replay from our cursor should close a gap; where it does not, `connect` asks for a snapshot instead. */
   private gap(): number {
     this.flush();
     this.gaps += 1;
-    if (this.gaps > 1) {
-      this.lastSeq = 0;
-      this.lastId = undefined;
-      this.text = "";
-    }
     return this.gaps > 3 ? LAST_DELAY_MS : 0;
   }
 

@@ -10,6 +10,7 @@ interface Entry {
 /** A server with one finished log, that cuts, repeats and skips as it is told. */
 class Server implements StreamWorld {
   cursors: (string | undefined)[] = [];
+  time = 0;
   private readonly timers = new Map<number, () => void>();
   private nextTimer = 1;
 
@@ -19,7 +20,8 @@ class Server implements StreamWorld {
     const cursor = (init.headers as Record<string, string>)["Last-Event-ID"];
     this.cursors.push(cursor);
     if (this.cursors.length > 500) throw new Error("too many connections");
-    return this.answer(cursor === undefined ? 0 : Number(cursor.split("-")[1]), this.cursors.length);
+    const answer = await this.answer(cursor === undefined ? 0 : Number(cursor.split("-").at(-1)), this.cursors.length);
+    return abortable(answer, init.signal ?? undefined);
   }
 
   setTimeout(run: () => void, ms: number): number {
@@ -41,6 +43,18 @@ class Server implements StreamWorld {
   random(): number {
     return 0.5;
   }
+
+  now(): number {
+    return this.time;
+  }
+}
+
+/** As `fetch` does it: an abort breaks the body that is being read. */
+function abortable(response: Response, signal: AbortSignal | undefined): Response {
+  if (!signal || !response.body) return response;
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  void response.body.pipeTo(writable, { signal }).catch(() => undefined);
+  return new Response(readable, { status: response.status });
 }
 
 function frame(seq: number, entry: Entry): string {
@@ -135,10 +149,50 @@ test("a gap is replayed from the cursor", async () => {
   assert.deepEqual(server.cursors, [undefined, "1-2"]);
 });
 
-test("a gap that stays is read again from the start", async () => {
-  const server = new Server((after) => body(after > 0 ? replay(after + 1) : replay(0).split("id: 1-4")[0] + replay(5)));
-  const good = new Server((after, call) => (call < 4 ? server.fetch("", { headers: after ? { "Last-Event-ID": `1-${after}` } : {} }) : body(replay(after))));
-  assert.equal((await play(good)).text, TEXT);
+test("a gap that stays is bridged by a snapshot", async () => {
+  const snapshot = frame(4, { kind: "snapshot", data: { text: WORDS.slice(0, 3).join("") } });
+  const server = new Server((after) => body(after > 100 ? snapshot + replay(4) : replay(0).split("id: 1-4")[0] + replay(5)));
+  const result = await play(server);
+  assert.equal(result.text, TEXT);
+  for (const [at, text] of result.texts.entries()) assert.ok(text.startsWith(result.texts[at - 1] ?? ""), "text only grows");
+  assert.deepEqual(server.cursors, [undefined, "1-3", "999999999999"]);
+});
+
+test("the end as the store has it, without ids", async () => {
+  const stored = replay(0).replace(/^id: .*\n/gm, "").split("event: done")[1];
+  const text = `event: snapshot\ndata: ${JSON.stringify({ text: TEXT })}\n\nevent: done${stored}`;
+  const result = await play(new Server((_after, call) => body(call === 1 ? replay(0).split("id: 1-3")[0] ?? "" : text)));
+  assert.equal(result.text, TEXT);
+  assert.equal(result.end, "done stop");
+});
+
+test("back from elsewhere, a silent connection is made anew and a lively one is kept", async () => {
+  let send: ((text: string) => void) | undefined;
+  const server: Server = new Server((after, call) => {
+    if (call > 1) return body(replay(after));
+    const open = new ReadableStream<Uint8Array>({ start: (controller) => void (send = (text) => controller.enqueue(new TextEncoder().encode(text))) });
+    return new Response(open, { status: 200 });
+  });
+  const ended = new Promise<string>((resolve) => {
+    const nothing = () => undefined;
+    const texts: string[] = [];
+    const handlers = { text: (text: string) => void texts.push(text), status: nothing, title: nothing, connection: nothing, error: nothing, lost: nothing };
+    const stream = new GenerationStream("/s", { ...handlers, done: () => resolve(texts.at(-1) ?? "") }, server);
+    stream.start();
+    void (async () => {
+      await new Promise((next) => setTimeout(next, 10));
+      send?.(frame(1, LOG[0] as Entry) + frame(2, LOG[1] as Entry));
+      await new Promise((next) => setTimeout(next, 10));
+      server.time += 19_000;
+      stream.retryNow();
+      await new Promise((next) => setTimeout(next, 10));
+      assert.equal(server.cursors.length, 1);
+      server.time += 2_000;
+      stream.retryNow();
+    })();
+  });
+  assert.equal(await ended, TEXT);
+  assert.deepEqual(server.cursors, [undefined, "1-2"]);
 });
 
 test("a snapshot replaces what was shown and moves the cursor", async () => {
@@ -183,4 +237,49 @@ test("nothing happens after close", async () => {
   stream.retryNow();
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.equal(calls, 1);
+});
+
+/** Mulberry32, so that a failing run can be had again. */
+function chance(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** One connection of a server that obeys cursors but cuts, repeats, skips, refuses and sends snapshots as it pleases. */
+function whim(random: () => number, after: number): Response {
+  const upTo = (seq: number) => LOG.slice(0, seq).reduce((text, entry) => text + ((entry.data as { text?: string }).text ?? ""), "");
+  const last = LOG.length;
+  let from = after;
+  let text = "retry: 2000\n\n";
+  if (random() < 0.15) return new Response(null, { status: [500, 502, 503, 429][Math.floor(random() * 4)] ?? 500 });
+  if (random() < 0.2) from = Math.max(0, after - Math.floor(random() * 4));
+  if (after > last || random() < 0.15) {
+    from = Math.max(after > last ? 1 : after, 1 + Math.floor(random() * (last - 1)));
+    if (from >= last) from = last - 1;
+    text += frame(from, { kind: "snapshot", data: { text: upTo(from) } });
+  }
+  const skipped = random() < 0.15 ? from + 1 + Math.floor(random() * 3) : 0;
+  for (let seq = from + 1; seq <= last; seq += 1) {
+    if (random() < 0.1) text += "event: status\ndata: {\"state\":\"queued\",\"position\":1,\"eta_ms\":null}\n\n: ping\n\n";
+    if (random() < 0.05) text += "event: reconnect\ndata: {\"after_ms\":1}\n\n";
+    if (seq !== skipped) text += frame(seq, LOG[seq - 1] as Entry);
+  }
+  const bytes = new TextEncoder().encode(text);
+  const cut = random() < 0.7 ? Math.floor(random() * bytes.length) : bytes.length;
+  return new Response(bytes.slice(0, cut), { status: 200 });
+}
+
+test("whatever the connections do, no character is missing or shown twice", async () => {
+  for (let seed = 1; seed <= 400; seed += 1) {
+    const random = chance(seed);
+    const result = await play(new Server((after) => whim(random, after)));
+    assert.equal(result.text, TEXT, `seed ${seed}`);
+    assert.equal(result.end, "done stop", `seed ${seed}`);
+    for (const [at, text] of result.texts.entries()) assert.ok(text.startsWith(result.texts[at - 1] ?? ""), `text only grows, seed ${seed}`);
+  }
 });
