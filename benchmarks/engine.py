@@ -20,6 +20,7 @@ from pathlib import Path
 from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
 from antiphon.engines.model_source import ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
+from antiphon.inference.supervisor import WORKER_COMMAND
 from benchmarks import plots, scenarios
 from benchmarks.chats import Chat, ChatMaker, Played, poisson
 from benchmarks.duel import Duel, Play, fight, figures, line, pooled_ttfts
@@ -265,11 +266,18 @@ async def alone_in_a_small_pool(bench: Bench) -> None:
         if bench.part("returning"):
             bench.results(await scenarios.returning(ours, maker, conversations=5, rounds=1, seed=asked.seed))
     if bench.part("flooder", full_only=True):
-        async with replica(bench_spec(bench.folder, DEFAULT_MODEL, kv_bytes=SMALL_POOL_BYTES // 3)) as ours:
-            share = await scenarios.flooder(ours, maker, seconds=60.0, fair=True, seed=asked.seed)
-            bench.results({"flooder_min_share": share})
-            share = await scenarios.flooder(ours, maker, seconds=30.0, fair=False, seed=asked.seed)
-            bench.results({"flooder_min_share_fcfs": share})
+        await fairness(bench)
+
+
+async def fairness(bench: Bench) -> None:
+    """Eight backlogged tenants, fair and first come first served, each on a replica of its own."""
+    spec = bench_spec(bench.folder, DEFAULT_MODEL, kv_bytes=SMALL_POOL_BYTES // 3)
+    for key, seconds, command in (
+        ("flooder_min_share", 60.0, WORKER_COMMAND),
+        ("flooder_min_share_fcfs", 30.0, (sys.executable, "-m", "benchmarks.first_come_worker")),
+    ):
+        async with replica(spec, command) as ours:
+            bench.results({key: await scenarios.flooder(ours, bench.maker, seconds=seconds, seed=bench.asked.seed)})
 
 
 async def run(bench: Bench) -> None:

@@ -64,7 +64,6 @@ class ReplicaClient:
         self.ready: ReplicaReady | None = None
         self.snapshot: ReplicaSnapshot | None = None
         self.steps = StepLog()
-        self.preempted_tokens = 0
         self.on_frame: Callable[[StepFrame], None] | None = None
 
     # --- ReplicaListener ----------------------------------------------------------------------
@@ -91,6 +90,10 @@ class ReplicaClient:
     def on_exit(self) -> None:
         self.ready = None
         self._changed.set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._listeners)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -145,7 +148,6 @@ class ReplicaClient:
         """
         load = _Load(self, chats, wire_tenant)
         self.steps = StepLog()
-        self.preempted_tokens = 0
 
         def on_frame(frame: StepFrame) -> None:
             load.send_due()

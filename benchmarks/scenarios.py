@@ -16,8 +16,8 @@ from benchmarks.report import median, percentile
 INTRUDER_TOKENS = 4_000
 RETURNING_TOKENS = 2_000
 FLOODER_TENANTS = 8
-OUTPUT_WEIGHT = 2.0
-"""VTC's cost of an output token; a prompt token costs 1 (Sheng et al., "Fairness in serving large language models")."""
+OUTPUT_WEIGHT, CACHED_WEIGHT = 2.0, 0.1
+"""VTC's cost of an output token and of a cached prompt token; a computed one costs 1 (Sheng et al., OSDI 2024)."""
 
 
 # --- intruder ---------------------------------------------------------------------------------------
@@ -71,24 +71,29 @@ async def _beside_intruder(client: ReplicaClient, maker: ChatMaker, number: int,
 # --- fairness ---------------------------------------------------------------------------------------
 
 
-async def flooder(client: ReplicaClient, maker: ChatMaker, *, seconds: float, fair: bool, seed: int) -> float:
+async def flooder(client: ReplicaClient, maker: ChatMaker, *, seconds: float, seed: int) -> float:
     """The worst share of any other tenant, 1.0 being an equal one, while tenant 0 sends 20 times what each of them sends.
 
-    Without ``fair`` all requests bear one tenant's name, so that the replica serves them first come, first served.
+    All tenants always have something waiting; raises ``RuntimeError`` if one had not.
     """
     rng = random.Random(seed)
     chats: list[Chat] = []
     for tenant in range(FLOODER_TENANTS):
         load = 20 if tenant == 0 else 1
-        arrivals = [0.0] * (6 * load) + [rng.uniform(0.0, seconds) for _ in range(int(1.2 * load * seconds))]
+        arrivals = [0.0] * (8 * load) + [rng.uniform(0.0, seconds) for _ in range(int(1.2 * load * seconds))]
         for at in arrivals:
             question = maker.first(f"({rng.randrange(1 << 30)}) Tell me about rivers.", system=f"You are assistant {tenant}.")
             chats.append(Chat(len(chats), (question,), 48, rng.randrange(1 << 30), at, tenant=f"tenant-{tenant}"))
-    played = await client.play(chats, stop_s=seconds, wire_tenant=None if fair else "everybody")
+    played = await client.play(chats, stop_s=seconds)
     cost: dict[str, float] = defaultdict(float)
+    waiting: dict[str, int] = defaultdict(int)
     for turn in played.turns:
+        waiting[turn.tenant] += not turn.token_s
         if turn.token_s:
-            cost[turn.tenant] += turn.prompt_tokens + OUTPUT_WEIGHT * len(turn.token_s)
+            cached = max(turn.cached_tokens, 0)
+            cost[turn.tenant] += turn.prompt_tokens - cached + CACHED_WEIGHT * cached + OUTPUT_WEIGHT * len(turn.token_s)
+    if len(waiting) < FLOODER_TENANTS or min(waiting.values()) == 0:
+        raise RuntimeError(f"a tenant had nothing waiting: {dict(waiting)}")
     fair_share = sum(cost.values()) / FLOODER_TENANTS
     return min(cost[f"tenant-{tenant}"] for tenant in range(1, FLOODER_TENANTS)) / fair_share
 
@@ -130,13 +135,16 @@ async def overload(client: ReplicaClient, maker: ChatMaker, *, seed: int) -> dic
         Chat(index, (maker.first(f"({index}) Tell me about rivers.", system=f"Short {index}."),), answer_tokens, seed + index)
         for index in range(2 * fit)
     ]
+    before = await client.idle()
     played = await client.play(chats)
+    after = await client.idle()
     starved = sum(len(turn.token_ids) < answer_tokens for turn in played.turns)
     work = sum(turn.prompt_tokens + len(turn.token_ids) for turn in played.turns)
     longest = max((max(turn.gaps_s, default=0.0) for turn in played.turns), default=0.0)
     return {
         "failed": float(max(len(played.failed), starved)),
-        "preempted_share": client.preempted_tokens / work,
+        "preempted_share": (after.recomputed_tokens - before.recomputed_tokens) / work,
+        "preemptions": float(after.preemptions - before.preemptions),
         "overload_sequences": float(len(chats)),
         "overload_longest_gap_ms": round(1e3 * longest, 1),
     }
