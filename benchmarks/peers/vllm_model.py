@@ -26,6 +26,12 @@ NAMES = {
 
 def main() -> None:
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    read_model(source).to(torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name).save_pretrained(folder)
+
+
+def read_model(source: Path) -> LlamaForCausalLM:
+    """The model in f32, its weights as exactly as the GGUF file holds them."""
     reader = gguf.GGUFReader(source)
 
     def value(name: str) -> float:
@@ -52,8 +58,7 @@ def main() -> None:
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected, unexpected
     assert set(missing) <= {"lm_head.weight"}, missing
-    model.to(torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name).save_pretrained(folder)
+    return model
 
 
 def _name(name: str) -> str:
