@@ -28,8 +28,9 @@ blocks = 2048
 expect.set_options(timeout=15_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One browser for a module's tests, not for the session: while Playwright's blocking API is open, no other event loop can run."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     with sync_playwright() as playwright:
         try:
@@ -40,7 +41,7 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = reference_config(output_tokens_per_s=50, extra=NASTY).replace('name = "free"', 'name = "free"\nmodels = ["small", "nasty"]')
     shared = Server(tmp_path_factory.mktemp("browser") / "data", config)
@@ -49,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     shared.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(browser: Browser, server: Server) -> StorageState:
     """The owner's session, made by opening the sign-in link."""
     context = browser.new_context()
@@ -89,6 +90,6 @@ def chat(page: Page, server: Server) -> Chat:
     return Chat(page, server)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def static_folder() -> Path:
     return Path(__file__).parents[2] / "src" / "antiphon" / "edge" / "static"
