@@ -76,7 +76,7 @@ def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:
     from antiphon.engines.openvino import OpenVinoExecutor
     from antiphon.engines.tokenizer import load_tokenizer
 
-    return OpenVinoExecutor(spec), load_tokenizer(Path(spec.model_path))
+    return OpenVinoExecutor(spec), load_tokenizer(Path(spec.model_path), prepared=False)
 
 
 def _limit_threads() -> None:

@@ -19,11 +19,6 @@ from antiphon.engines.base import PromptMessage
 
 _MARKER = re.compile("\ue0f0([0-9]+)\ue0f1")
 
-CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

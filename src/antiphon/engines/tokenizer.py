@@ -9,30 +9,33 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from tokenizers import Tokenizer as HuggingFaceTokenizer
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from antiphon.core.errors import ModelUnusable
 from antiphon.engines.base import PromptMessage
-from antiphon.engines.template import ChatTemplate, Piece
 from antiphon.engines.text import ByteTextStream
 from antiphon.engines.tokenizer_file import TokenizerFile, read_tokenizer_file
 
+if TYPE_CHECKING:
+    from antiphon.engines.template import Piece
+
 
 class ModelTokenizer:
-    """Implements ``Tokenizer``. Safe to use from several threads."""
+    """Implements ``Tokenizer``. Safe to use from several threads.
+
+    What turns ids into text is there at once; what turns text into ids is made when ``prepare`` or the first of its methods
+    is called, which takes most of a second. A replica never needs it.
+    """
 
     def __init__(self, file: TokenizerFile) -> None:
+        self._file = file
         self._control_ids = file.control_ids
         self._end_token_ids = file.end_token_ids
         self._context_tokens = file.context_tokens
-        try:
-            self._trusted = HuggingFaceTokenizer.from_str(json.dumps(file.tokenizer))
-            self._plain = HuggingFaceTokenizer.from_str(json.dumps(file.without_added_tokens()))
-        except Exception as error:  # the library raises bare Exception
-            raise ModelUnusable("The model's tokenizer cannot be read.") from error
-        self._template = ChatTemplate(file.chat_template, file.bos_token, file.eos_token)
         self._token_bytes = _byte_table(file)
+        self._lock = Lock()
+        self._encoders: _Encoders | None = None
 
     @property
     def end_token_ids(self) -> frozenset[int]:
@@ -48,16 +51,23 @@ class ModelTokenizer:
         """Ids that only the chat template may bring into a prompt and that render as nothing."""
         return self._control_ids
 
+    def prepare(self) -> _Encoders:
+        """Make the encoders and the template, once. Raises ``ModelUnusable`` where the files cannot be used."""
+        with self._lock:
+            if self._encoders is None:
+                self._encoders = _Encoders(self._file)
+            return self._encoders
+
     def encode(self, text: str) -> list[int]:
-        return self._plain.encode(text, add_special_tokens=False).ids
+        return self.prepare().plain.encode(text, add_special_tokens=False).ids
 
     def encode_trusted(self, text: str) -> list[int]:
         """Ids of text in which the names of control tokens stand for the tokens; never for text of users or files."""
-        return self._trusted.encode(text, add_special_tokens=False).ids
+        return self.prepare().trusted.encode(text, add_special_tokens=False).ids
 
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
         ids: list[int] = []
-        for piece in self._template.pieces(messages):
+        for piece in self.prepare().template.pieces(messages):
             ids += self._encode_piece(piece)
         return ids
 
@@ -68,9 +78,31 @@ class ModelTokenizer:
         return self.encode_trusted(piece.text) if piece.trusted else self.encode(piece.text)
 
 
-def load_tokenizer(folder: Path) -> ModelTokenizer:
-    """The tokenizer of a model folder. Blocking. Raises ``ModelUnusable`` when the folder has none that can be used."""
-    return ModelTokenizer(read_tokenizer_file(folder))
+class _Encoders:
+    """The slow half of a tokenizer: its libraries load here too."""
+
+    def __init__(self, file: TokenizerFile) -> None:
+        from tokenizers import Tokenizer
+
+        from antiphon.engines.template import ChatTemplate
+
+        try:
+            self.trusted = Tokenizer.from_str(json.dumps(file.tokenizer))
+            self.plain = Tokenizer.from_str(json.dumps(file.without_added_tokens()))
+        except Exception as error:  # the library raises bare Exception
+            raise ModelUnusable("The model's tokenizer cannot be read.") from error
+        self.template = ChatTemplate(file.chat_template, file.bos_token, file.eos_token)
+
+
+def load_tokenizer(folder: Path, *, prepared: bool = True) -> ModelTokenizer:
+    """The tokenizer of a model folder. Blocking. Raises ``ModelUnusable`` when the folder has none that can be used.
+
+    With ``prepared`` false what encodes is neither made nor checked until it is first used.
+    """
+    tokenizer = ModelTokenizer(read_tokenizer_file(folder))
+    if prepared:
+        tokenizer.prepare()
+    return tokenizer
 
 
 def _byte_table(file: TokenizerFile) -> Callable[[int], bytes]:

@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from antiphon.core.errors import ModelUnusable
-from antiphon.engines.template import CHATML
 
 TOKENIZER_FILE = "antiphon-tokenizer.json"
 
 Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
 JsonObject: TypeAlias = dict[str, Json]
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The template of models that have its tokens and no template of their own."""
 
 _END_NAMES = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
 
