@@ -10,17 +10,14 @@ import pytest
 
 from antiphon.core.clock import ManualClock
 from antiphon.stores.accounts.memory import MemoryAccounts
-from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
-from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.memory import MemoryGenerations
-from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.sql.database import SqliteDatabase
-from tests.contracts.scene import Scene, make_migrated_file
+from tests.contracts.scene import Scene, make_migrated_file, sql_scene
 from tests.ids import CountingIds
 
 LOG_SECONDS = 900
@@ -42,7 +39,7 @@ async def scene(
         return
     db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
     await db.open()
-    yield Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+    yield sql_scene(db, clock, ids)
     await db.close()
 
 

@@ -13,7 +13,14 @@ from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, T
 from antiphon.core.messages import Conversation, MessageError
 from antiphon.core.tenancy import Tenant, User, UserRole
 from antiphon.stores.accounts.base import Accounts
+from antiphon.stores.accounts.memory import MemoryAccounts
+from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import Conversations, Owner
+from antiphon.stores.conversations.memory import MemoryConversations
+from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.custody.base import Custody
+from antiphon.stores.custody.memory import MemoryCustody
+from antiphon.stores.custody.sql import SqlCustody
 from antiphon.stores.generations.base import (
     Accepted,
     ContinueMessage,
@@ -25,6 +32,12 @@ from antiphon.stores.generations.base import (
     RegenerateUnder,
     TurnToAccept,
 )
+from antiphon.stores.generations.memory import MemoryGenerations
+from antiphon.stores.generations.sql import SqlGenerations
+from antiphon.stores.memory import MemoryState
+from antiphon.stores.shares.base import Shares
+from antiphon.stores.shares.memory import MemoryShares
+from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.database import SqliteDatabase
 from tests.ids import CountingIds
 
@@ -41,6 +54,17 @@ def make_migrated_file(folder: Path) -> Path:
     return folder / "antiphon.db"
 
 
+def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Scene:
+    """A scene on the memory drivers."""
+    conversations, generations = MemoryConversations(state), MemoryGenerations(state)
+    return Scene(MemoryAccounts(state), conversations, generations, clock, ids, MemoryShares(state), MemoryCustody(state))
+
+
+def sql_scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene:
+    """A scene on the SQL drivers."""
+    return Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids, SqlShares(db), SqlCustody(db))
+
+
 @dataclass
 class Scene:
     accounts: Accounts
@@ -48,6 +72,8 @@ class Scene:
     generations: Generations
     clock: ManualClock
     ids: CountingIds
+    shares: Shares
+    custody: Custody
     leases: timedelta = field(default=timedelta(seconds=10))
 
     async def tenant(self, name: str = "acme") -> Tenant:

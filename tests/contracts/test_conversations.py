@@ -11,7 +11,7 @@ import pytest
 from antiphon.core.clock import from_ms
 from antiphon.core.errors import BadCursor, Conflict, InvalidRequest, NotFound, StaleVersion
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.messages import Role
+from antiphon.core.messages import Role, TitleSource
 from antiphon.stores.conversations.base import ConversationPatch, Feedback
 from antiphon.stores.generations.base import RegenerateUnder
 from tests.contracts.scene import Scene
@@ -103,7 +103,7 @@ async def test_updates_change_only_what_they_name_and_raise_the_version(scene: S
     scene.clock.advance(1)
     now = scene.clock.now()
     renamed = await scene.conversations.update(owner, head.id, ConversationPatch(title="new", if_version=1), now=now)
-    assert renamed == replace(head, title="new", version=2, updated_at=now)
+    assert renamed == replace(head, title="new", title_source=TitleSource.USER, version=2, updated_at=now)
     flags = await scene.conversations.update(owner, head.id, ConversationPatch(pinned=True, archived=True, model="m"), now=now)
     assert flags == replace(renamed, pinned=True, archived=True, model="m", version=3)
     assert await scene.conversations.get(owner, head.id) == flags

@@ -19,11 +19,7 @@ from antiphon.core.errors import AntiphonError
 from antiphon.core.generation import GenerationStatus
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Conversation, MessageStatus, TreeNode
-from antiphon.stores.accounts.memory import MemoryAccounts
-from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import ConversationPatch
-from antiphon.stores.conversations.memory import MemoryConversations
-from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.base import (
     Accepted,
     ContinueMessage,
@@ -32,10 +28,9 @@ from antiphon.stores.generations.base import (
     RegenerateUnder,
 )
 from antiphon.stores.generations.memory import MemoryGenerations
-from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.sql.database import SqliteDatabase
-from tests.contracts.scene import Scene
+from tests.contracts.scene import Scene, memory_scene, sql_scene
 from tests.ids import CountingIds
 
 T = TypeVar("T")
@@ -62,8 +57,8 @@ class TreeMachine(RuleBasedStateMachine):
         state = MemoryState()
         self.db = SqliteDatabase(Path(shutil.copy(self.migrated_file, self.folder)))
         self.runner.run(self.db.open())
-        self.model = Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state), self.clock, self.ids)
-        self.real = Scene(SqlAccounts(self.db), SqlConversations(self.db), SqlGenerations(self.db), self.clock, self.ids)
+        self.model = memory_scene(state, self.clock, self.ids)
+        self.real = sql_scene(self.db, self.clock, self.ids)
         self.owner = self.model.owner()
         self.heads: list[ConversationId] = []
         self.messages: list[MessageId] = [UNKNOWN]

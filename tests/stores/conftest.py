@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.clock import ManualClock
-from antiphon.stores.accounts.sql import SqlAccounts
-from antiphon.stores.conversations.sql import SqlConversations
-from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.sql.database import SqliteDatabase
-from tests.contracts.scene import Scene, make_migrated_file
+from tests.contracts.scene import Scene, make_migrated_file, sql_scene
 from tests.ids import CountingIds
 
 
@@ -32,4 +29,4 @@ async def db(tmp_path: Path, migrated_file: Path) -> AsyncIterator[SqliteDatabas
 
 @pytest.fixture
 def scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene:
-    return Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids)
+    return sql_scene(db, clock, ids)

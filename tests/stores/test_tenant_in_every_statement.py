@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from antiphon.core.ids import IdKind, KeyId, MessageId, TenantId
+from antiphon.core.ids import IdKind, KeyId, MessageId, ShareId, TenantId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
-from antiphon.stores.conversations.base import ConversationPatch, Feedback
+from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Feedback, Owner
 from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
 from tests.contracts.scene import Scene
 
@@ -24,8 +24,12 @@ ACROSS_TENANTS = {
     "ensure_owner": "the first start",
     "find_replay": "the key's scope names the tenant",
     "key": "a public id that says whose it is",
+    "purge": "what is due, whosever it is",
     "redeem_link": "a secret",
+    "retire": "the tenants that keep things for a time only",
+    "search_index": "a document's number, made or found under its tenant",
     "session": "a secret",
+    "share": "a secret",
     "tenant_of_generation": "the tenant behind an id that only runners hold",
     "now": "the store's clock",
     "tenants": "the list of tenants itself",
@@ -81,6 +85,7 @@ async def test_every_statement_names_its_tenant(scene: Scene) -> None:
     with statements_watched(used, refused):
         await use_accounts(scene)
         await use_conversations_and_generations(scene)
+        await use_shares_and_custody(scene)
     assert refused == []
     assert used == set(ACROSS_TENANTS)
 
@@ -137,4 +142,30 @@ async def use_conversations_and_generations(scene: Scene) -> None:
     await conversations.tree(owner, head.id)
     await conversations.message(owner, turn.message_id)
     await conversations.put_feedback(owner, turn.message_id, Feedback(1, ("good",), "yes"), now=now)
+    await conversations.update(owner, head.id, ConversationPatch(folder="work"), now=now)
+    await conversations.page(owner, limit=1, after=None, only=ConversationFilter(pinned=False, archived=False, folder="work"))
+    await conversations.folders(owner)
+    await conversations.search(owner, "hello it", limit=5, after=None)
+    await conversations.suggest_title(owner, (await scene.conversation(owner)).id, "a title")
     await conversations.delete(owner, head.id, now=now)
+
+
+async def use_shares_and_custody(scene: Scene) -> None:
+    owner, now = scene.owner(), scene.clock.now()
+    owner = Owner((await scene.tenant("keeps")).id, owner.user_id)
+    head = await scene.conversation(owner)
+    await scene.exchange(owner, head.id)
+    for number in range(2):
+        await scene.shares.create(owner, head.id, share_id=ShareId(scene.ids.new(IdKind.SHARE)), token=f"t{number}", now=now)
+    listed = await scene.shares.page(owner, limit=1, after=None)
+    await scene.shares.page(owner, limit=1, after=listed.next_cursor)
+    await scene.shares.read("t0")
+    await scene.shares.revoke(owner, listed.shares[0].id, now=now)
+    await scene.custody.set_retention(owner, 1, now=now)
+    await scene.custody.retention(owner.tenant_id)
+    await scene.custody.retire(now=now + timedelta(days=2), limit=5)
+    await scene.custody.record(owner, "key.create", "key_1", now=now)
+    await scene.custody.audit_page(owner.tenant_id, limit=1, after=None)
+    await scene.custody.feedback_page(owner.tenant_id, limit=1, after=None)
+    await scene.custody.purge(deleted_before=now + timedelta(days=3), limit=5)
+    await scene.conversations.delete_all(owner, now=now)

@@ -12,6 +12,7 @@ KeyId = NewType("KeyId", str)
 ConversationId = NewType("ConversationId", str)
 MessageId = NewType("MessageId", str)
 GenerationId = NewType("GenerationId", str)
+ShareId = NewType("ShareId", str)
 
 
 class IdKind(StrEnum):
@@ -22,6 +23,7 @@ class IdKind(StrEnum):
     MESSAGE = "msg"
     GENERATION = "gen"
     FILE = "file"
+    SHARE = "share"
     REQUEST = "req"
 
 

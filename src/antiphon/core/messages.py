@@ -65,6 +65,13 @@ class TreeNode:
     created_at: datetime
 
 
+class TitleSource(StrEnum):
+    """Who gave a conversation its title. One that a person gave is never replaced by another source."""
+
+    AUTO = "auto"
+    USER = "user"
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation's head. ``current_leaf_id`` is a hint guarded by ``version``, which only grows."""
@@ -81,3 +88,5 @@ class Conversation:
     temporary: bool
     created_at: datetime
     updated_at: datetime
+    title_source: TitleSource = TitleSource.AUTO
+    folder: str | None = None

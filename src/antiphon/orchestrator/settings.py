@@ -19,3 +19,4 @@ class Timing:
     drain_seconds: float = 60.0
     idempotency_seconds: float = 86_400.0
     detached_grace_seconds: float = 60.0
+    purge_seconds: float = 3600.0

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from antiphon.core.generation import Generation
-from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId, UserId
+from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, ShareId, TenantId, UserId
 from antiphon.core.messages import Conversation, Message
 from antiphon.core.tenancy import ApiKey, Tenant, User
-from antiphon.stores.conversations.base import Feedback
+from antiphon.stores.conversations.base import Feedback, Owner
+from antiphon.stores.custody.base import AuditEntry
 from antiphon.stores.generations.base import Accepted
+from antiphon.stores.shares.base import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,15 @@ class StoredFeedback:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredOrigin:
+    """Where an imported conversation came from, and what it had that we do not know."""
+
+    source: str
+    source_id: str
+    extra: str
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxRow:
     tenant_id: TenantId
     kind: str
@@ -69,6 +80,22 @@ class MemoryState:
     outbox: list[OutboxRow] = field(default_factory=list[OutboxRow])
     cancel_requests: dict[GenerationId, datetime] = field(default_factory=dict[GenerationId, datetime])
     feedback: dict[tuple[UserId, MessageId], StoredFeedback] = field(default_factory=dict[tuple[UserId, MessageId], StoredFeedback])
+    origins: dict[ConversationId, StoredOrigin] = field(default_factory=dict[ConversationId, StoredOrigin])
+    extras: dict[MessageId, str] = field(default_factory=dict[MessageId, str])
+    docs: dict[tuple[ConversationId, MessageId | None], int] = field(default_factory=dict[tuple[ConversationId, MessageId | None], int])
+    last_doc: int = 0
+    audit: list[AuditEntry] = field(default_factory=list[AuditEntry])
+    shares: dict[ShareId, Share] = field(default_factory=dict[ShareId, Share])
+    retention_days: dict[TenantId, int] = field(default_factory=dict[TenantId, int])
+
+    def index(self, conversation_id: ConversationId, message_id: MessageId | None) -> None:
+        """A title (no message) or a text is new or has changed: searches find it as it is now, as the newest."""
+        self.last_doc += 1
+        self.docs[conversation_id, message_id] = self.last_doc
+
+    def add_audit(self, owner: Owner, action: str, subject: str, now: datetime, *, by_server: bool = False) -> None:
+        actor = None if by_server else owner.user_id
+        self.audit.append(AuditEntry(len(self.audit) + 1, owner.tenant_id, actor, action, subject, now))
 
     def add_message(self, message: Message) -> None:
         self.messages[message.id] = message

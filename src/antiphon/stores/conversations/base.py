@@ -50,6 +50,42 @@ class ConversationPatch:
     archived: bool | None = None
     current_leaf_id: MessageId | None = None
     if_version: int | None = None
+    folder: str | None = None
+    """The empty text takes the conversation out of its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFilter:
+    """Which conversations a page lists; ``None`` does not choose."""
+
+    pinned: bool | None = None
+    archived: bool | None = None
+    folder: str | None = None
+
+
+EVERYTHING = ConversationFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    name: str
+    conversations: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A message, or the title where ``message_id`` is ``None``. ``snippet`` is HTML: escaped text with ``<mark>`` round the terms."""
+
+    conversation_id: ConversationId
+    message_id: MessageId | None
+    title: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    hits: tuple[SearchHit, ...]
+    next_cursor: str | None
 
 
 class Conversations(Protocol):
@@ -59,16 +95,35 @@ class Conversations(Protocol):
 
     async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation: ...
 
-    async def page(self, owner: Owner, *, limit: int, after: str | None) -> ConversationPage:
+    async def page(self, owner: Owner, *, limit: int, after: str | None, only: ConversationFilter = EVERYTHING) -> ConversationPage:
         """Not deleted, not temporary, newest ``updated_at`` first. Raises ``BadCursor`` for a cursor that is not ours."""
+        ...
+
+    async def folders(self, owner: Owner) -> tuple[Folder, ...]:
+        """The folders that hold a conversation, by name."""
+        ...
+
+    async def search(self, owner: Owner, question: str, *, limit: int, after: str | None) -> SearchPage:
+        """Titles and finished texts that hold every term of ``question`` (see ``search_text``), whatever it is made of.
+
+        The newest 1,000 that match come first, the best of them before the others; then the next 1,000. Raises ``BadCursor``.
+        """
         ...
 
     async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
         """Apply ``patch`` and raise ``version`` by one. A leaf of another conversation raises ``NotFound``."""
         ...
 
+    async def suggest_title(self, owner: Owner, conversation_id: ConversationId, title: str) -> Conversation:
+        """Name the conversation unless a person has; returns it with the title it has now."""
+        ...
+
     async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
-        """Hide the conversation at once; returns its generations that are not terminal yet, for the caller to stop."""
+        """Hide the conversation, and end its shares, at once; returns its generations that are not terminal, for the caller to stop."""
+        ...
+
+    async def delete_all(self, owner: Owner, *, now: datetime) -> tuple[GenerationId, ...]:
+        """``delete`` for every conversation of the owner, in one act."""
         ...
 
     async def path(

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
 from antiphon.core.errors import Conflict, FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Conversation, Message, Role, TreeNode
-from antiphon.stores.conversations.base import ConversationPage, ConversationPatch, Feedback, Owner, PathPage
-from antiphon.stores.conversations.head import patched
-from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, position_of
+from antiphon.stores.conversations.base import (
+    EVERYTHING,
+    ConversationFilter,
+    ConversationPage,
+    ConversationPatch,
+    Feedback,
+    Folder,
+    Owner,
+    PathPage,
+    SearchPage,
+)
+from antiphon.stores.conversations.head import patched, suggested
+from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, parse_search_cursor, position_of
+from antiphon.stores.conversations.search_text import SEARCH_WINDOW, Candidate, matches, page_of, terms_of
 from antiphon.stores.conversations.tree import ConversationTree
 from antiphon.stores.memory import MemoryState, StoredFeedback
 
@@ -23,20 +35,23 @@ class MemoryConversations:
         if conversation.id in self._state.conversations:
             raise Conflict
         self._state.conversations[conversation.id] = conversation
+        if conversation.title:
+            self._state.index(conversation.id, None)
 
     async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation:
         return find_conversation(self._state, owner, conversation_id)
 
-    async def page(self, owner: Owner, *, limit: int, after: str | None) -> ConversationPage:
+    async def page(self, owner: Owner, *, limit: int, after: str | None, only: ConversationFilter = EVERYTHING) -> ConversationPage:
         start = None if after is None else parse_page_cursor(after)
         state = self._state
         listed = sorted(
             (
                 head
                 for head in state.conversations.values()
-                if (head.tenant_id, head.user_id) == (owner.tenant_id, owner.user_id)
-                and not head.temporary
-                and head.id not in state.deleted
+                if _is_listed(state, owner, head)
+                and (only.pinned is None or head.pinned == only.pinned)
+                and (only.archived is None or head.archived == only.archived)
+                and (only.folder is None or head.folder == only.folder)
                 and (start is None or position_of(head) < start)
             ),
             key=position_of,
@@ -45,18 +60,57 @@ class MemoryConversations:
         page = tuple(listed[:limit])
         return ConversationPage(page, cursor_of(position_of(page[-1])) if len(listed) > limit else None)
 
+    async def folders(self, owner: Owner) -> tuple[Folder, ...]:
+        heads = [head for head in self._state.conversations.values() if _is_owned(self._state, owner, head)]
+        counted = Counter(head.folder for head in heads if head.folder is not None)
+        return tuple(Folder(name, counted[name]) for name in sorted(counted))
+
+    async def search(self, owner: Owner, question: str, *, limit: int, after: str | None) -> SearchPage:
+        position = None if after is None else parse_search_cursor(after)
+        terms = terms_of(question)
+        window: list[Candidate] = []
+        for (conversation_id, message_id), doc in sorted(self._state.docs.items(), key=lambda entry: -entry[1]):
+            head = self._state.conversations[conversation_id]
+            if not _is_listed(self._state, owner, head) or (position is not None and doc > position.start):
+                continue
+            text = head.title if message_id is None else self._state.messages[message_id].content
+            if terms and len(window) < SEARCH_WINDOW and matches(terms, text):
+                window.append(Candidate(doc, conversation_id, message_id, head.title, text))
+        return page_of(terms, window, position, limit=limit)
+
+    async def suggest_title(self, owner: Owner, conversation_id: ConversationId, title: str) -> Conversation:
+        head = find_conversation(self._state, owner, conversation_id)
+        return self._put(head, suggested(head, title))
+
     async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
         head = find_conversation(self._state, owner, conversation_id)
         changed = patched(head, patch, now=now)
         if patch.current_leaf_id is not None:
             find_message(self._state, conversation_id, patch.current_leaf_id)
-        self._state.conversations[conversation_id] = changed
-        return changed
+        return self._put(head, changed)
+
+    def _put(self, before: Conversation, after: Conversation) -> Conversation:
+        self._state.conversations[after.id] = after
+        if before.title != after.title:
+            self._state.index(after.id, None)
+        return after
 
     async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
+        find_conversation(self._state, owner, conversation_id)
+        self._state.add_audit(owner, "conversation.delete", conversation_id, now)
+        return self.hide(conversation_id, now)
+
+    async def delete_all(self, owner: Owner, *, now: datetime) -> tuple[GenerationId, ...]:
+        living = [head.id for head in self._state.conversations.values() if _is_owned(self._state, owner, head)]
+        self._state.add_audit(owner, "conversations.delete_all", owner.user_id, now)
+        return tuple(running for conversation_id in living for running in self.hide(conversation_id, now))
+
+    def hide(self, conversation_id: ConversationId, now: datetime) -> tuple[GenerationId, ...]:
+        """Hide one conversation, end its shares, flag its open generations; returns those."""
         state = self._state
-        find_conversation(state, owner, conversation_id)
         state.deleted[conversation_id] = now
+        for share in [share for share in state.shares.values() if share.conversation_id == conversation_id]:
+            del state.shares[share.id]
         running = [
             generation
             for generation in state.generations.values()
@@ -100,6 +154,14 @@ class MemoryConversations:
             self._state.feedback.pop(place, None)
         else:
             self._state.feedback[place] = StoredFeedback(feedback, now)
+
+
+def _is_owned(state: MemoryState, owner: Owner, head: Conversation) -> bool:
+    return (head.tenant_id, head.user_id) == (owner.tenant_id, owner.user_id) and head.id not in state.deleted
+
+
+def _is_listed(state: MemoryState, owner: Owner, head: Conversation) -> bool:
+    return _is_owned(state, owner, head) and not head.temporary
 
 
 def find_conversation(state: MemoryState, owner: Owner, conversation_id: ConversationId) -> Conversation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,18 +9,36 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import to_ms
-from antiphon.core.errors import Conflict, FieldFault, InvalidRequest, NotFound
+from antiphon.core.errors import Conflict, FieldFault, InvalidRequest
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Conversation, Message, Role, TreeNode
-from antiphon.stores.conversations.base import ConversationPage, ConversationPatch, Feedback, Owner, PathPage
-from antiphon.stores.conversations.head import patched
-from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, position_of
-from antiphon.stores.conversations.tree import ConversationTree
-from antiphon.stores.sql import rows
-from antiphon.stores.sql.base import Database, changed_values
-from antiphon.stores.sql.tables import conversations, feedback, generations, messages
-
-_IDS_PER_STATEMENT = 500
+from antiphon.stores.conversations.base import (
+    EVERYTHING,
+    ConversationFilter,
+    ConversationPage,
+    ConversationPatch,
+    Feedback,
+    Folder,
+    Owner,
+    PathPage,
+    SearchPage,
+)
+from antiphon.stores.conversations.head import patched, suggested
+from antiphon.stores.conversations.paging import cursor_of, parse_page_cursor, parse_search_cursor, position_of
+from antiphon.stores.conversations.search_text import page_of, terms_of
+from antiphon.stores.sql import rows, search
+from antiphon.stores.sql.base import Database
+from antiphon.stores.sql.records import add_audit
+from antiphon.stores.sql.tables import conversations, feedback
+from antiphon.stores.sql.trees import (
+    hide,
+    select_head,
+    select_message,
+    select_messages,
+    select_owned_message,
+    select_tree,
+    update_head,
+)
 
 
 class SqlConversations:
@@ -29,19 +46,25 @@ class SqlConversations:
         self._db = db
 
     async def create(self, conversation: Conversation) -> None:
+        def insert(tx: sa.Connection) -> None:
+            tx.execute(conversations.insert(), rows.conversation_values(conversation))
+            if conversation.title and not conversation.temporary:
+                owner = Owner(conversation.tenant_id, conversation.user_id)
+                search.put(tx, owner, conversation.id, None, "", conversation.title)
+
         try:
-            await self._db.write(lambda tx: tx.execute(conversations.insert().values(rows.conversation_values(conversation))))
+            await self._db.write(insert)
         except IntegrityError as error:
             raise Conflict from error
 
     async def get(self, owner: Owner, conversation_id: ConversationId) -> Conversation:
         return await self._db.read(lambda tx: select_head(tx, owner, conversation_id))
 
-    async def page(self, owner: Owner, *, limit: int, after: str | None) -> ConversationPage:
+    async def page(self, owner: Owner, *, limit: int, after: str | None, only: ConversationFilter = EVERYTHING) -> ConversationPage:
         start = None if after is None else parse_page_cursor(after)
         listed = (
             sa.select(conversations)
-            .where(*_owned(owner), conversations.c.temporary == 0)
+            .where(*_owned(owner), *_chosen(only))
             .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
             .limit(limit + 1)
         )
@@ -51,6 +74,23 @@ class SqlConversations:
         found = await self._db.read(lambda tx: tx.execute(listed).all())
         page = tuple(rows.conversation_of(row) for row in found[:limit])
         return ConversationPage(page, cursor_of(position_of(page[-1])) if len(found) > limit else None)
+
+    async def folders(self, owner: Owner) -> tuple[Folder, ...]:
+        folder, count = conversations.c.folder, sa.func.count().label("conversations")
+        counted = sa.select(folder, count).where(*_owned(owner), folder.is_not(None)).group_by(folder).order_by(folder)
+        return tuple(Folder(row.folder, row.conversations) for row in await self._db.read(lambda tx: tx.execute(counted).all()))
+
+    async def search(self, owner: Owner, question: str, *, limit: int, after: str | None) -> SearchPage:
+        position = None if after is None else parse_search_cursor(after)
+        terms = terms_of(question)
+        if not terms:
+            return SearchPage((), None)
+
+        def find(tx: sa.Connection) -> SearchPage:
+            window = search.find(tx, owner, terms, None if position is None else position.start)
+            return page_of(terms, window, position, limit=limit)
+
+        return await self._db.read(find)
 
     async def update(self, owner: Owner, conversation_id: ConversationId, patch: ConversationPatch, *, now: datetime) -> Conversation:
         def change(tx: sa.Connection) -> Conversation:
@@ -63,27 +103,30 @@ class SqlConversations:
 
         return await self._db.write(change)
 
-    async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
-        def hide(tx: sa.Connection) -> tuple[GenerationId, ...]:
-            select_head(tx, owner, conversation_id, lock=True)
-            tx.execute(
-                conversations.update()
-                .where(conversations.c.tenant_id == owner.tenant_id, conversations.c.id == conversation_id)
-                .values(deleted_at=to_ms(now))
-            )
-            still_open = (
-                generations.c.tenant_id == owner.tenant_id,
-                generations.c.conversation_id == conversation_id,
-                generations.c.status.in_(["queued", "running"]),
-            )
-            in_order = sa.select(generations.c.id).where(*still_open).order_by(generations.c.created_at, generations.c.id)
-            running = tuple(tx.execute(in_order).scalars())
-            if running:
-                asked = sa.func.coalesce(generations.c.cancel_requested_at, to_ms(now))
-                tx.execute(generations.update().where(*still_open).values(cancel_requested_at=asked))
-            return running
+    async def suggest_title(self, owner: Owner, conversation_id: ConversationId, title: str) -> Conversation:
+        def name(tx: sa.Connection) -> Conversation:
+            head = select_head(tx, owner, conversation_id, lock=True)
+            named = suggested(head, title)
+            update_head(tx, head, named)
+            return named
 
-        return await self._db.write(hide)
+        return await self._db.write(name)
+
+    async def delete(self, owner: Owner, conversation_id: ConversationId, *, now: datetime) -> tuple[GenerationId, ...]:
+        def end(tx: sa.Connection) -> tuple[GenerationId, ...]:
+            select_head(tx, owner, conversation_id, lock=True)
+            add_audit(tx, owner, "conversation.delete", conversation_id, now)
+            return hide(tx, owner, conversation_id, now)
+
+        return await self._db.write(end)
+
+    async def delete_all(self, owner: Owner, *, now: datetime) -> tuple[GenerationId, ...]:
+        def hide_all(tx: sa.Connection) -> tuple[GenerationId, ...]:
+            living = tx.execute(sa.select(conversations.c.id).where(*_owned(owner))).scalars().all()
+            add_audit(tx, owner, "conversations.delete_all", owner.user_id, now)
+            return tuple(running for conversation_id in living for running in hide(tx, owner, conversation_id, now))
+
+        return await self._db.write(hide_all)
 
     async def path(
         self, owner: Owner, conversation_id: ConversationId, *, leaf: MessageId | None, limit: int, before: MessageId | None
@@ -91,14 +134,14 @@ class SqlConversations:
         def load(tx: sa.Connection) -> PathPage:
             head = select_head(tx, owner, conversation_id)
             window = select_tree(tx, owner, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
-            return PathPage(_select_messages(tx, owner, conversation_id, window.message_ids), window.siblings, window.next_cursor)
+            return PathPage(select_messages(tx, owner, conversation_id, window.message_ids), window.siblings, window.next_cursor)
 
         return await self._db.read(load)
 
     async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
         def load(tx: sa.Connection) -> tuple[Message, ...]:
             select_head(tx, owner, conversation_id)
-            return _select_messages(tx, owner, conversation_id, select_tree(tx, owner, conversation_id).branch(leaf))
+            return select_messages(tx, owner, conversation_id, select_tree(tx, owner, conversation_id).branch(leaf))
 
         return await self._db.read(load)
 
@@ -110,11 +153,11 @@ class SqlConversations:
         return await self._db.read(load)
 
     async def message(self, owner: Owner, message_id: MessageId) -> Message:
-        return await self._db.read(lambda tx: _select_owned_message(tx, owner, message_id))
+        return await self._db.read(lambda tx: select_owned_message(tx, owner, message_id))
 
     async def put_feedback(self, owner: Owner, message_id: MessageId, feedback: Feedback, *, now: datetime) -> None:
         def put(tx: sa.Connection) -> None:
-            message = _select_owned_message(tx, owner, message_id)
+            message = select_owned_message(tx, owner, message_id)
             if message.role is not Role.ASSISTANT:
                 raise InvalidRequest([FieldFault("message_id", "Only answers take feedback.")])
             _replace_feedback(tx, owner, message, feedback, now)
@@ -122,68 +165,15 @@ class SqlConversations:
         await self._db.write(put)
 
 
-def select_head(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, *, lock: bool = False) -> Conversation:
-    """The owner's living conversation; raises ``NotFound``. ``lock`` holds its row, on a database that locks rows."""
-    query = sa.select(conversations).where(*_owned(owner), conversations.c.id == conversation_id)
-    row = tx.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise NotFound
-    return rows.conversation_of(row)
-
-
-def update_head(tx: sa.Connection, before: Conversation, after: Conversation) -> None:
-    """Write the columns that differ."""
-    values = changed_values(rows.conversation_values(before), rows.conversation_values(after))
-    tx.execute(conversations.update().where(conversations.c.tenant_id == after.tenant_id, conversations.c.id == after.id).values(values))
-
-
-def select_message(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> Message:
-    """A message of that conversation, whose owner has been checked; raises ``NotFound``."""
-    query = sa.select(messages).where(*_in_conversation(owner, conversation_id), messages.c.id == message_id)
-    row = tx.execute(query).one_or_none()
-    if row is None:
-        raise NotFound
-    return rows.message_of(row)
-
-
-def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree:
-    """The shape of the whole conversation, read from one index."""
-    columns = (messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at)
-    found = tx.execute(sa.select(*columns).where(*_in_conversation(owner, conversation_id)))
-    return ConversationTree(rows.node_of(row) for row in found)
-
-
-def has_children(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> bool:
-    query = sa.select(sa.literal(1)).where(*_in_conversation(owner, conversation_id), messages.c.parent_id == message_id).limit(1)
-    return tx.execute(query).first() is not None
-
-
-def _select_messages(
-    tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]
-) -> tuple[Message, ...]:
-    """Those messages, in that order."""
-    found: dict[MessageId, Message] = {}
-    for start in range(0, len(message_ids), _IDS_PER_STATEMENT):
-        some = message_ids[start : start + _IDS_PER_STATEMENT]
-        for row in tx.execute(sa.select(messages).where(*_in_conversation(owner, conversation_id), messages.c.id.in_(some))):
-            message = rows.message_of(row)
-            found[message.id] = message
-    return tuple(found[message_id] for message_id in message_ids)
-
-
-def _select_owned_message(tx: sa.Connection, owner: Owner, message_id: MessageId) -> Message:
-    same_conversation = sa.and_(
-        conversations.c.tenant_id == messages.c.tenant_id, conversations.c.id == messages.c.conversation_id, *_owned(owner)
-    )
-    query = (
-        sa.select(messages)
-        .join(conversations, same_conversation)
-        .where(messages.c.tenant_id == owner.tenant_id, messages.c.id == message_id)
-    )
-    row = tx.execute(query).one_or_none()
-    if row is None:
-        raise NotFound
-    return rows.message_of(row)
+def _chosen(only: ConversationFilter) -> tuple[sa.ColumnElement[bool], ...]:
+    """Flags are written out, not bound: SQLite picks a partial index only by what it sees in the statement."""
+    chosen = [conversations.c.temporary == sa.literal_column("0")]
+    for column, wanted in ((conversations.c.pinned, only.pinned), (conversations.c.archived, only.archived)):
+        if wanted is not None:
+            chosen.append(column == sa.literal_column("1" if wanted else "0"))
+    if only.folder is not None:
+        chosen.append(conversations.c.folder == only.folder)
+    return tuple(chosen)
 
 
 def _replace_feedback(tx: sa.Connection, owner: Owner, message: Message, given: Feedback, now: datetime) -> None:
@@ -214,7 +204,3 @@ def _owned(owner: Owner) -> tuple[sa.ColumnElement[bool], ...]:
         conversations.c.user_id == owner.user_id,
         conversations.c.deleted_at.is_(None),
     )
-
-
-def _in_conversation(owner: Owner, conversation_id: ConversationId) -> tuple[sa.ColumnElement[bool], ...]:
-    return messages.c.tenant_id == owner.tenant_id, messages.c.conversation_id == conversation_id

@@ -58,7 +58,11 @@ class MemoryGenerations:
         state.messages[answer.id] = answer
         state.generations[generation.id] = generation
         text = turn.what.content if isinstance(turn.what, NewUserMessage) else None
-        state.conversations[head.id] = after_accept(head, answer.id, text, now=turn.now)
+        changed = state.conversations[head.id] = after_accept(head, answer.id, text, now=turn.now)
+        if changed.title != head.title:
+            state.index(head.id, None)
+        if isinstance(turn.what, NewUserMessage):
+            state.index(head.id, turn.what.message_id)
         accepted = turn_rules.accepted(generation)
         if turn.idempotency is not None:
             key = turn.idempotency
@@ -100,6 +104,8 @@ class MemoryGenerations:
         state.generations[generation.id] = turn_rules.finished_generation(generation, finished)
         state.messages[message.id] = turn_rules.finished_message(message, finished)
         state.conversations[head.id] = replace(head, updated_at=max(head.updated_at, finished.now))
+        if message.content != finished.text:
+            state.index(head.id, message.id)
         state.outbox.append(OutboxRow(generation.tenant_id, "usage", generation.id, finished.outbox_payload, finished.now))
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,10 +13,8 @@ from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
-from antiphon.core.messages import Message
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.head import after_accept
-from antiphon.stores.conversations.sql import has_children, select_head, select_message, select_tree, update_head
 from antiphon.stores.generations import turn_rules
 from antiphon.stores.generations.base import (
     Accepted,
@@ -27,12 +26,50 @@ from antiphon.stores.generations.base import (
     RegenerateUnder,
     TurnToAccept,
 )
-from antiphon.stores.sql import rows
-from antiphon.stores.sql.base import Database, across_tenants, changed_values
-from antiphon.stores.sql.tables import conversations, generations, idempotency, messages, outbox
+from antiphon.stores.sql import rows, search
+from antiphon.stores.sql.base import Database, Value, across_tenants, changed_values
+from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
+from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
+from antiphon.stores.sql.trees import (
+    has_children,
+    insert_message,
+    select_head,
+    select_message,
+    select_tree,
+    update_head,
+    update_message,
+)
 
 _JULIAN_1970 = 2_440_587.5
 _QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
+# Written out, as in the partial index that it chooses.
+_IS_OPEN = generations.c.status.in_([sa.literal_column(f"'{status}'") for status in (_QUEUED, _RUNNING)])
+_OUTBOX_COLUMNS = ("tenant_id", "kind", "dedup_key", "payload", "created_at", "attempts")
+
+_insert = Prepared(generations.insert(), columns=tuple(column.name for column in generations.c if column.name != "cancel_requested_at"))
+_select_named = Prepared(
+    sa.select(generations).where(generations.c.tenant_id == sa.bindparam("tenant_id"), generations.c.id == sa.bindparam("id"))
+)
+_select_tenant = Prepared(sa.select(generations.c.tenant_id).where(generations.c.id == sa.bindparam("id")), across="tenant_of_generation")
+_held = (generations.c.epoch == sa.bindparam("key_epoch"), generations.c.status == sa.literal_column(f"'{_RUNNING}'"))
+_update_held_row = PreparedUpdate(generations, "tenant_id", "id", extra=_held)
+_end = PreparedUpdate(generations, "tenant_id", "id", extra=(generations.c.epoch == sa.bindparam("key_epoch"), _IS_OPEN))
+_select_place = Prepared(
+    sa.select(conversations.c.temporary, conversations.c.updated_at).where(
+        conversations.c.tenant_id == sa.bindparam("tenant_id"), conversations.c.id == sa.bindparam("id")
+    )
+)
+_move_up = PreparedUpdate(conversations, "tenant_id", "id")
+_add_to_outbox = Prepared(outbox.insert(), columns=_OUTBOX_COLUMNS)
+_find_replay = Prepared(
+    # The scope names the tenant.
+    sa.select(idempotency).where(idempotency.c.scope == sa.bindparam("scope"), idempotency.c.key == sa.bindparam("key")),
+    across="find_replay",
+)
+_drop_expired = Prepared(
+    idempotency.delete().where(idempotency.c.tenant_id == sa.bindparam("tenant_id"), idempotency.c.expires_at <= sa.bindparam("now_ms"))
+)
+_insert_answer = Prepared(idempotency.insert())
 
 
 _now = sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86_400_000.0, sa.BigInteger))
@@ -121,22 +158,24 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
         case NewUserMessage(parent=asked) as new:
             parent = _parent_of_text(tx, turn.owner, turn.conversation_id, head.current_leaf_id, asked)
             user_message = turn_rules.user_message(turn, new, parent)
-            _insert_message(tx, turn.owner.tenant_id, user_message)
+            insert_message(tx, turn.owner.tenant_id, user_message)
             answer = turn_rules.placeholder(turn, user_message.id)
-            _insert_message(tx, turn.owner.tenant_id, answer)
+            insert_message(tx, turn.owner.tenant_id, answer)
             text = new.content
         case RegenerateUnder(user_message_id=parent_id):
             turn_rules.check_regenerate_under(select_message(tx, turn.owner, turn.conversation_id, parent_id))
             answer = turn_rules.placeholder(turn, parent_id)
-            _insert_message(tx, turn.owner.tenant_id, answer)
+            insert_message(tx, turn.owner.tenant_id, answer)
         case ContinueMessage(message_id=message_id):
             message = select_message(tx, turn.owner, turn.conversation_id, message_id)
             turn_rules.check_continue(message)
             answer = turn_rules.reopened(message, turn)
-            _update_message(tx, turn.owner.tenant_id, message, answer)
+            update_message(tx, turn.owner.tenant_id, message, answer)
     generation = turn_rules.queued_generation(turn, answer)
-    tx.execute(generations.insert().values(rows.generation_values(generation)))
+    _insert.run(tx, rows.generation_values(generation))
     update_head(tx, head, after_accept(head, answer.id, text, now=turn.now))
+    if isinstance(turn.what, NewUserMessage) and not head.temporary:
+        search.put(tx, turn.owner, head.id, turn.what.message_id, "", turn.what.content)
     accepted = turn_rules.accepted(generation)
     if turn.idempotency is not None:
         _insert_replay(tx, turn.owner.tenant_id, turn.idempotency, accepted, turn.now)
@@ -165,35 +204,33 @@ def _finalise(tx: sa.Connection, finished: FinishedGeneration) -> None:
     if tenant_id is None:
         raise StaleEpoch
     generation = _select(tx, tenant_id, finished.generation_id)
+    if generation.status.terminal:
+        raise StaleEpoch
     ended = turn_rules.finished_generation(generation, finished)
-    written = tx.execute(
-        generations.update()
-        .where(*_named(tenant_id, generation.id), generations.c.epoch == finished.epoch, _open())
-        .values(changed_values(rows.generation_values(generation), rows.generation_values(ended)))
-    )
-    if written.rowcount != 1:
+    changes = changed_values(rows.generation_values(generation), rows.generation_values(ended))
+    if _end.run(tx, changes, {"tenant_id": tenant_id, "id": generation.id, "epoch": finished.epoch}) != 1:
         raise StaleEpoch
     owner = Owner(tenant_id, generation.user_id)
     message = select_message(tx, owner, generation.conversation_id, generation.message_id)
-    _update_message(tx, tenant_id, message, turn_rules.finished_message(message, finished))
+    update_message(tx, tenant_id, message, turn_rules.finished_message(message, finished))
     now_ms = to_ms(finished.now)
-    tx.execute(
-        conversations.update()
-        .where(
-            conversations.c.tenant_id == tenant_id,
-            conversations.c.id == generation.conversation_id,
-            conversations.c.updated_at < now_ms,
-        )
-        .values(updated_at=now_ms)
-    )
-    record = {"kind": "usage", "dedup_key": generation.id, "payload": finished.outbox_payload, "created_at": now_ms, "attempts": 0}
-    tx.execute(outbox.insert().values(tenant_id=tenant_id, **record))
+    place = {"tenant_id": tenant_id, "id": generation.conversation_id}
+    head = _select_place.run(tx, place).one()
+    if head.updated_at < now_ms:
+        _move_up.run(tx, {"updated_at": now_ms}, place)
+    if not head.temporary:
+        search.put(tx, owner, generation.conversation_id, message.id, message.content, finished.text)
+    add_usage(tx, tenant_id, generation.id, finished.outbox_payload, now_ms)
+
+
+def add_usage(tx: sa.Connection, tenant_id: TenantId, generation_id: GenerationId, payload: str, now_ms: int) -> None:
+    """What a generation cost, on its way to the ledger."""
+    record: dict[str, Value] = {"kind": "usage", "dedup_key": generation_id, "payload": payload, "created_at": now_ms, "attempts": 0}
+    _add_to_outbox.run(tx, {"tenant_id": tenant_id, **record})
 
 
 def _select_replay(tx: sa.Connection, wanted: IdempotencyKey, now: datetime) -> Accepted | None:
-    # The scope names the tenant.
-    query = sa.select(idempotency).where(idempotency.c.scope == wanted.scope, idempotency.c.key == wanted.key)
-    row = tx.execute(across_tenants(query, "find_replay")).one_or_none()
+    row = _find_replay.run(tx, {"scope": wanted.scope, "key": wanted.key}).one_or_none()
     if row is None or row.expires_at <= to_ms(now):
         return None
     if row.fingerprint != wanted.fingerprint:
@@ -203,60 +240,41 @@ def _select_replay(tx: sa.Connection, wanted: IdempotencyKey, now: datetime) -> 
 
 def _insert_replay(tx: sa.Connection, tenant_id: TenantId, key: IdempotencyKey, accepted: Accepted, now: datetime) -> None:
     """Keep the answer, and drop the tenant's answers that have expired, so that the table stays small without a sweeper."""
-    tx.execute(idempotency.delete().where(idempotency.c.tenant_id == tenant_id, idempotency.c.expires_at <= to_ms(now)))
-    tx.execute(
-        idempotency.insert().values(
-            scope=key.scope,
-            key=key.key,
-            tenant_id=tenant_id,
-            fingerprint=key.fingerprint,
-            conversation_id=accepted.conversation_id,
-            user_message_id=accepted.user_message_id,
-            message_id=accepted.message_id,
-            generation_id=accepted.generation_id,
-            expires_at=to_ms(key.expires_at),
-        )
-    )
+    _drop_expired.run(tx, {"tenant_id": tenant_id, "now_ms": to_ms(now)})
+    values: dict[str, Value] = {
+        "scope": key.scope,
+        "key": key.key,
+        "tenant_id": tenant_id,
+        "fingerprint": key.fingerprint,
+        "conversation_id": accepted.conversation_id,
+        "user_message_id": accepted.user_message_id,
+        "message_id": accepted.message_id,
+        "generation_id": accepted.generation_id,
+        "expires_at": to_ms(key.expires_at),
+    }
+    _insert_answer.run(tx, values)
 
 
-def _insert_message(tx: sa.Connection, tenant_id: TenantId, message: Message) -> None:
-    tx.execute(messages.insert().values(tenant_id=tenant_id, **rows.message_values(message)))
-
-
-def _update_message(tx: sa.Connection, tenant_id: TenantId, before: Message, after: Message) -> None:
-    tx.execute(
-        messages.update()
-        .where(
-            messages.c.tenant_id == tenant_id,
-            messages.c.conversation_id == after.conversation_id,
-            messages.c.id == after.id,
-        )
-        .values(changed_values(rows.message_values(before), rows.message_values(after)))
-    )
-
-
-def _update_held(tx: sa.Connection, generation_id: GenerationId, epoch: int, values: dict[str, str | int]) -> TenantId:
+def _update_held(tx: sa.Connection, generation_id: GenerationId, epoch: int, values: Mapping[str, Value]) -> TenantId:
     """Change a generation that ``epoch`` still runs; raises ``StaleEpoch``. Returns its tenant."""
     tenant_id = _tenant_of(tx, generation_id)
     if tenant_id is None:
         raise StaleEpoch
-    held = (*_named(tenant_id, generation_id), generations.c.epoch == epoch, generations.c.status == _RUNNING)
-    if tx.execute(generations.update().where(*held).values(values)).rowcount != 1:
+    if _update_held_row.run(tx, values, {"tenant_id": tenant_id, "id": generation_id, "epoch": epoch}) != 1:
         raise StaleEpoch
     return tenant_id
 
 
 def _tenant_of(tx: sa.Connection, generation_id: GenerationId) -> TenantId | None:
-    query = sa.select(generations.c.tenant_id).where(generations.c.id == generation_id)
-    return tx.execute(across_tenants(query, "tenant_of_generation")).scalar_one_or_none()
+    return _select_tenant.run(tx, {"id": generation_id}).scalar_one_or_none()
 
 
 def _select(tx: sa.Connection, tenant_id: TenantId, generation_id: GenerationId) -> Generation:
-    return rows.generation_of(tx.execute(sa.select(generations).where(*_named(tenant_id, generation_id))).one())
+    return rows.generation_of(_select_named.run(tx, {"tenant_id": tenant_id, "id": generation_id}).one())
 
 
 def _select_owned(tx: sa.Connection, owner: Owner, generation_id: GenerationId) -> Generation:
-    row = tx.execute(sa.select(generations).where(*_named(owner.tenant_id, generation_id))).one_or_none()
+    row = _select_named.run(tx, {"tenant_id": owner.tenant_id, "id": generation_id}).one_or_none()
     if row is None:
         raise NotFound
     select_head(tx, owner, row.conversation_id)
@@ -268,7 +286,7 @@ def _named(tenant_id: TenantId, generation_id: GenerationId) -> tuple[sa.ColumnE
 
 
 def _open() -> sa.ColumnElement[bool]:
-    return generations.c.status.in_([_QUEUED, _RUNNING])
+    return _IS_OPEN
 
 
 def _due(now: datetime) -> sa.ColumnElement[bool]:

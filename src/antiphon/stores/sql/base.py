@@ -19,6 +19,10 @@ class Database(Protocol):
 
     async def read(self, fn: Callable[[sa.Connection], T]) -> T: ...
 
+    async def fold(self) -> None:
+        """Leave no copy of overwritten rows beside the database, as far as readers allow."""
+        ...
+
 
 def across_tenants(statement: Statement, why: str) -> Statement:
     """Mark a statement that may name no tenant: a look-up of a secret or an id that says whose it is, or a sweep over all.

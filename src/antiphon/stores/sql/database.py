@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.stores.sql import schema
+from antiphon.stores.sql.write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -44,7 +45,9 @@ class SqliteDatabase:
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         self._engines: _Engines | None = None
+        self._writes = WriteQueue(self._write_thread, self._write)
         self._waiting_writes = 0
+        self._closed = False
 
     async def open(self) -> None:
         """Make the file if there is none and bring its schema up to date; before any other call.
@@ -59,28 +62,39 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         """Let running calls end, then give all connections back; the file is complete without its ``-wal`` afterwards."""
+        self._closed = True
         self._read_threads.shutdown(wait=False)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._write_thread, self._dispose)
         self._write_thread.shutdown(wait=False)
 
     async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
-        """Run ``fn`` in one transaction that no other writer overlaps; on stable storage on return when ``durable``.
+        """Run ``fn`` whole or not at all, overlapped by no other writer; on stable storage on return when ``durable``.
 
-        A caller that is cancelled leaves the transaction whole: it runs to its end, or has not begun and never will.
+        Writes that wait together share a transaction, and ``fn`` may run a second time after a first was rolled back (see
+        ``write_queue``), so it changes nothing but the database. A caller that is cancelled leaves it whole: it runs to its end,
+        or has not begun and never will.
         Raises ``DiskFull`` or ``StoreUnavailable``, with nothing of ``fn`` kept; whatever ``fn`` raises rolls back too.
         """
         if self._waiting_writes >= _MAX_WAITING_WRITES:
             raise StoreUnavailable("Too many writes are waiting.", retry_after_ms=1000)
         self._waiting_writes += 1
         try:
-            return await self._run(self._write_thread, lambda: self._write(fn, durable))
+            return await asyncio.wrap_future(self._writes.put(fn, durable=durable))
+        except RuntimeError as error:
+            if self._closed:
+                raise StoreUnavailable("The store is closed.") from error
+            raise
         finally:
             self._waiting_writes -= 1
 
     async def read(self, fn: Callable[[sa.Connection], T]) -> T:
         """Run ``fn`` on one snapshot; readers and the writer do not wait for each other."""
         return await self._run(self._read_threads, lambda: self._read(fn))
+
+    async def fold(self) -> None:
+        """Fold the write-ahead log into the file and empty it; waits for readers, and gives way to them after ``busy_ms``."""
+        await self._run(self._write_thread, self._fold)
 
     async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         try:
@@ -89,7 +103,7 @@ class SqliteDatabase:
             raise StoreUnavailable("The store is closed.") from error
         return await running
 
-    def _write(self, fn: Callable[[sa.Connection], T], durable: bool) -> T:
+    def _write(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:
         with _translated(), self._opened().writer.connect() as connection:
             _set_synchronous(connection, "FULL" if durable else "NORMAL")
             with connection.begin():
@@ -99,12 +113,18 @@ class SqliteDatabase:
         with _translated(), self._opened().reader.connect() as connection, connection.begin():
             return fn(connection)
 
+    def _fold(self) -> None:
+        with _translated(), self._opened().writer.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
     def _migrate(self) -> None:
         with _translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._engines is None:
                 self._engines = _Engines(
-                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=()),
+                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=("PRAGMA secure_delete = ON",)),
                     reader=self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",)),
                 )
             with self._engines.reader.connect() as connection, connection.begin():

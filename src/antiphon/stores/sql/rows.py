@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
-from antiphon.core.messages import Conversation, Message, MessageError, MessageStatus, Role, TreeNode
+from antiphon.core.messages import Conversation, Message, MessageError, MessageStatus, Role, TitleSource, TreeNode
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.stores.sql.base import Value
 
@@ -33,6 +33,8 @@ def conversation_values(head: Conversation) -> Values:
         "temporary": int(head.temporary),
         "created_at": to_ms(head.created_at),
         "updated_at": to_ms(head.updated_at),
+        "title_source": head.title_source.value,
+        "folder": head.folder,
     }
 
 
@@ -50,6 +52,8 @@ def conversation_of(row: Row) -> Conversation:
         temporary=bool(row.temporary),
         created_at=from_ms(row.created_at),
         updated_at=from_ms(row.updated_at),
+        title_source=TitleSource(row.title_source),
+        folder=row.folder,
     )
 
 

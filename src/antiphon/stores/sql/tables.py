@@ -3,6 +3,7 @@
 Ids are text as on the wire; times are milliseconds since 1970 (UTC); money is decimal text; ``params``, ``usage`` and ``error``
 are JSON text. A conversation's user has no foreign key, because accounts are a port of their own and may live elsewhere. A
 trigger, made by the first migration, refuses to change a message's ``parent_id`` or its conversation: trees cannot get cycles.
+``origins`` and ``message_extras`` belong to imported conversations and go with them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ tenants = _table(
     sa.Column("tenant_id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("created_at", _Moment, nullable=False),
+    sa.Column("retention_days", sa.Integer),
     sa.UniqueConstraint("name", name="tenants_name"),
 )
 
@@ -94,6 +96,8 @@ conversations = _table(
     sa.Column("created_at", _Moment, nullable=False),
     sa.Column("updated_at", _Moment, nullable=False),
     sa.Column("deleted_at", _Moment),
+    sa.Column("title_source", sa.Text, nullable=False, server_default="auto"),
+    sa.Column("folder", sa.Text),
     sa.PrimaryKeyConstraint("tenant_id", "id"),
 )
 sa.Index(
@@ -104,6 +108,24 @@ sa.Index(
     conversations.c.id,
     sqlite_where=sa.and_(conversations.c.deleted_at.is_(None), conversations.c.temporary == 0),
     postgresql_where=sa.and_(conversations.c.deleted_at.is_(None), conversations.c.temporary == 0),
+)
+
+
+def _listed_by(name: str, column: sa.Column[object], chosen: sa.ColumnElement[bool]) -> None:
+    """A small index of the conversations that a filter of the sidebar chooses, in the sidebar's order."""
+    where = sa.and_(conversations.c.deleted_at.is_(None), chosen)
+    key = (conversations.c.tenant_id, conversations.c.user_id, column, conversations.c.updated_at, conversations.c.id)
+    sa.Index(name, *key, sqlite_where=where, postgresql_where=where)
+
+
+_listed_by("conversations_pinned", conversations.c.pinned, conversations.c.pinned == 1)
+_listed_by("conversations_archived", conversations.c.archived, conversations.c.archived == 1)
+_listed_by("conversations_in_folder", conversations.c.folder, conversations.c.folder.is_not(None))
+sa.Index(
+    "conversations_deleted",
+    conversations.c.deleted_at,
+    sqlite_where=conversations.c.deleted_at.is_not(None),
+    postgresql_where=conversations.c.deleted_at.is_not(None),
 )
 
 messages = _table(
@@ -233,3 +255,72 @@ feedback = _table(
         ["tenant_id", "conversation_id", "message_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
     ),
 )
+
+origins = _table(
+    "origins",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("source_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("extra", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id", "source", "source_id"),
+    sa.UniqueConstraint("tenant_id", "conversation_id", name="origins_conversation"),
+    sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"], ondelete="CASCADE"),
+)
+
+message_extras = _table(
+    "message_extras",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("extra", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "message_id"),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "message_id"],
+        ["messages.tenant_id", "messages.conversation_id", "messages.id"],
+        ondelete="CASCADE",
+    ),
+)
+
+search_docs = _table(
+    "search_docs",
+    sa.Column("doc", sa.Integer, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text),
+    sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
+)
+sa.Index("search_docs_of", search_docs.c.tenant_id, search_docs.c.conversation_id, search_docs.c.message_id)
+sa.Index("search_docs_by_user", search_docs.c.tenant_id, search_docs.c.user_id, search_docs.c.doc)
+
+shares = _table(
+    "shares",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("token", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("messages", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "id"),
+    sa.UniqueConstraint("token", name="shares_token"),
+    sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
+)
+sa.Index("shares_by_user", shares.c.tenant_id, shares.c.user_id, shares.c.id)
+sa.Index("shares_by_conversation", shares.c.tenant_id, shares.c.conversation_id)
+
+audit = _table(
+    "audit",
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("at", _Moment, nullable=False),
+)
+sa.Index("audit_by_tenant", audit.c.tenant_id, audit.c.id)
+sa.Index("feedback_by_time", feedback.c.tenant_id, feedback.c.updated_at, feedback.c.message_id)
+sa.Index("feedback_of", feedback.c.tenant_id, feedback.c.conversation_id, feedback.c.message_id)

@@ -1,0 +1,1 @@
+"""Custody of stored data: purge, retention, audit, and what the operator may see."""

@@ -1,0 +1,1 @@
+"""Share links: frozen pictures of a conversation that anybody with the link may read."""

@@ -1,0 +1,155 @@
+"""The search index on SQLite: an FTS5 table of trigrams without contents, beside a plain table that says whose each document is.
+
+A document is a conversation's title or a message's text; its number grows with time. Column ``owner`` holds three characters,
+one trigram, that stand for the user: FTS5 walks the user's documents and the term's together, newest first, so a common word costs
+a user no more than a rare one. A document leaves the index by the text it came with, so changes are told with the text before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from antiphon.core.ids import ConversationId, MessageId, TenantId, UserId
+from antiphon.core.messages import MessageStatus
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.search_text import SEARCH_WINDOW, Candidate, normalised, short_grams, short_token
+from antiphon.stores.sql.base import across_tenants
+from antiphon.stores.sql.prepared import Prepared
+from antiphon.stores.sql.tables import conversations, messages, search_docs
+
+INDEX = "search_index"
+_ALPHABET_START, _ALPHABET = 0xF0000, 65_000
+_WHY = "search_index"
+
+_put_doc = Prepared(search_docs.insert(), columns=("tenant_id", "user_id", "conversation_id", "message_id"))
+_put = Prepared(
+    sa.text(f"INSERT INTO {INDEX} (rowid, owner, body, short) VALUES (:doc, :owner, :body, :short)"),  # noqa: S608
+    across=_WHY,
+)
+_take = Prepared(
+    sa.text(f"INSERT INTO {INDEX} ({INDEX}, rowid, owner, body, short) VALUES ('delete', :doc, :owner, :body, :short)"),  # noqa: S608
+    across=_WHY,
+)
+_doc_of = Prepared(
+    sa.select(search_docs.c.doc).where(
+        search_docs.c.tenant_id == sa.bindparam("tenant_id"),
+        search_docs.c.conversation_id == sa.bindparam("conversation_id"),
+        search_docs.c.message_id.is_not_distinct_from(sa.bindparam("message_id")),
+    )
+)
+_drop_doc = Prepared(
+    search_docs.delete().where(search_docs.c.tenant_id == sa.bindparam("tenant_id"), search_docs.c.doc == sa.bindparam("doc"))
+)
+_docs_in = Prepared(
+    sa.text(
+        "SELECT d.doc, coalesce(m.content, c.title) FROM search_docs AS d "
+        "JOIN conversations AS c ON c.tenant_id = d.tenant_id AND c.id = d.conversation_id "
+        "LEFT JOIN messages AS m ON m.tenant_id = d.tenant_id AND m.conversation_id = d.conversation_id AND m.id = d.message_id "
+        "WHERE d.tenant_id = :tenant_id AND d.conversation_id = :conversation_id"
+    )
+)
+_drop_docs = Prepared(
+    search_docs.delete().where(
+        search_docs.c.tenant_id == sa.bindparam("tenant_id"), search_docs.c.conversation_id == sa.bindparam("conversation_id")
+    )
+)
+_find = Prepared(
+    sa.text(
+        "SELECT d.doc, d.conversation_id, d.message_id, c.title, coalesce(m.content, c.title) AS text "  # noqa: S608
+        f"FROM {INDEX} JOIN search_docs AS d ON d.doc = {INDEX}.rowid "
+        "JOIN conversations AS c ON c.tenant_id = d.tenant_id AND c.id = d.conversation_id "
+        "LEFT JOIN messages AS m ON m.tenant_id = d.tenant_id AND m.conversation_id = d.conversation_id AND m.id = d.message_id "
+        f"WHERE {INDEX} MATCH :match AND {INDEX}.rowid <= :start AND d.tenant_id = :tenant_id AND d.user_id = :user_id "
+        f"AND c.deleted_at IS NULL ORDER BY {INDEX}.rowid DESC LIMIT :limit"
+    )
+)
+_NEWEST = 2**62
+
+
+def create_index(tx: sa.Connection) -> None:
+    """Make the empty index."""
+    columns = "owner, body, short, content = '', columnsize = 0, tokenize = 'trigram'"
+    tx.exec_driver_sql(f"CREATE VIRTUAL TABLE {INDEX} USING fts5({columns})")
+
+
+def index_everything(tx: sa.Connection) -> None:
+    """Index what a database without documents holds, oldest first."""
+    texts = (
+        sa.select(conversations.c.tenant_id, conversations.c.user_id, messages.c.conversation_id, messages.c.id, messages.c.content)
+        .join(
+            conversations,
+            sa.and_(conversations.c.tenant_id == messages.c.tenant_id, conversations.c.id == messages.c.conversation_id),
+        )
+        .where(conversations.c.temporary == 0, messages.c.status != MessageStatus.STREAMING.value)
+        .order_by(messages.c.created_at, messages.c.id)
+    )
+    for row in tx.execute(across_tenants(texts, _WHY)):
+        put(tx, Owner(TenantId(row.tenant_id), UserId(row.user_id)), row.conversation_id, row.id, "", row.content)
+    titles = sa.select(conversations.c.tenant_id, conversations.c.user_id, conversations.c.id, conversations.c.title).where(
+        conversations.c.temporary == 0
+    )
+    for row in tx.execute(across_tenants(titles, _WHY)):
+        put(tx, Owner(TenantId(row.tenant_id), UserId(row.user_id)), row.id, None, "", row.title)
+
+
+def put(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId | None, before: str, after: str) -> None:
+    """The text of a message, or the title of a conversation, changes from ``before`` to ``after``; empty means there is none."""
+    if before == after:
+        return
+    place = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "message_id": message_id}
+    if before:
+        doc = _doc_of.run(tx, place).scalar_one_or_none()
+        if doc is not None:
+            _take.run(tx, _entry(owner, doc, before))
+            _drop_doc.run(tx, {"tenant_id": owner.tenant_id, "doc": doc})
+    if after:
+        doc = _put_doc.run(tx, {**place, "user_id": owner.user_id}).lastrowid
+        _put.run(tx, _entry(owner, doc, after))
+
+
+def drop_conversation(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> None:
+    """Take a conversation's title and texts out; they are still in their tables."""
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id}
+    for doc, text in _docs_in.run(tx, asked).all():
+        _take.run(tx, _entry(owner, doc, text))
+    _drop_docs.run(tx, asked)
+
+
+def find(tx: sa.Connection, owner: Owner, terms: Sequence[str], start: int | None) -> list[Candidate]:
+    """The newest ``SEARCH_WINDOW`` documents up to number ``start`` that hold every term, newest first."""
+    asked = {
+        "match": " AND ".join((f'owner : "{_owner_token(owner)}"', *map(_condition, terms))),
+        "start": _NEWEST if start is None else start,
+        "tenant_id": owner.tenant_id,
+        "user_id": owner.user_id,
+        "limit": SEARCH_WINDOW,
+    }
+    return [Candidate(*row) for row in _find.run(tx, asked)]
+
+
+def tidy(tx: sa.Connection, pages: int) -> bool:
+    """Rewrite about ``pages`` pages of the index, so that what was taken out leaves the file; returns whether there is more to do."""
+    before = tx.exec_driver_sql("SELECT total_changes()").scalar_one()
+    statement = sa.text(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('merge', :pages)").bindparams(pages=pages)  # noqa: S608
+    tx.execute(across_tenants(statement, _WHY))
+    return tx.exec_driver_sql("SELECT total_changes()").scalar_one() - before >= 2
+
+
+def _condition(term: str) -> str:
+    """A term as an FTS5 string, which takes any character."""
+    column, wanted = ("body", term) if len(term) > 2 else ("short", short_token(term))
+    quoted = wanted.replace('"', '""')
+    return f'{column} : "{quoted}"'
+
+
+def _entry(owner: Owner, doc: int, text: str) -> dict[str, str | int | bytes | None]:
+    body = normalised(text)
+    return {"doc": doc, "owner": _owner_token(owner), "body": body, "short": short_grams(body)}
+
+
+def _owner_token(owner: Owner) -> str:
+    digest = hashlib.sha256(f"{owner.tenant_id}/{owner.user_id}".encode()).digest()
+    return "".join(chr(_ALPHABET_START + int.from_bytes(digest[place : place + 4]) % _ALPHABET) for place in (0, 4, 8))

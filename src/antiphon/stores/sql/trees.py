@@ -1,0 +1,143 @@
+"""Rows of conversations and their messages, read and written inside a caller's transaction; both SQL drivers share these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from antiphon.core.clock import to_ms
+from antiphon.core.errors import NotFound
+from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
+from antiphon.core.messages import Conversation, Message
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.tree import ConversationTree
+from antiphon.stores.sql import rows, search
+from antiphon.stores.sql.base import Value, changed_values
+from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
+from antiphon.stores.sql.tables import conversations, generations, messages, shares
+
+_IDS_PER_STATEMENT = 500
+
+
+def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return tuple(table.c[name] == sa.bindparam(name) for name in names)
+
+
+_LIVING = conversations.c.deleted_at.is_(None)
+_IN_CONVERSATION = _bound(messages, "tenant_id", "conversation_id")
+
+_head = sa.select(conversations).where(*_bound(conversations, "tenant_id", "user_id", "id"), _LIVING)
+_select_head = Prepared(_head)
+_select_head_locked = Prepared(_head.with_for_update())
+_update_head = PreparedUpdate(conversations, "tenant_id", "id")
+_select_message = Prepared(sa.select(messages).where(*_IN_CONVERSATION, *_bound(messages, "id")))
+_select_child = Prepared(sa.select(messages.c.id).where(*_IN_CONVERSATION, *_bound(messages, "parent_id")).limit(1))
+_select_tree = Prepared(
+    sa.select(messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at).where(*_IN_CONVERSATION)
+)
+_insert_message = Prepared(messages.insert())
+_update_message = PreparedUpdate(messages, "tenant_id", "conversation_id", "id")
+_select_owned_message = Prepared(
+    sa.select(messages)
+    .join(
+        conversations,
+        sa.and_(conversations.c.tenant_id == messages.c.tenant_id, conversations.c.id == messages.c.conversation_id, _LIVING),
+    )
+    .where(messages.c.tenant_id == sa.bindparam("tenant_id"), messages.c.id == sa.bindparam("id"))
+    .where(conversations.c.user_id == sa.bindparam("user_id"))
+)
+
+
+def select_head(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, *, lock: bool = False) -> Conversation:
+    """The owner's living conversation; raises ``NotFound``. ``lock`` holds its row, on a database that locks rows."""
+    asked = {"tenant_id": owner.tenant_id, "user_id": owner.user_id, "id": conversation_id}
+    row = (_select_head_locked if lock else _select_head).run(tx, asked).one_or_none()
+    if row is None:
+        raise NotFound
+    return rows.conversation_of(row)
+
+
+def update_head(tx: sa.Connection, before: Conversation, after: Conversation) -> None:
+    """Write the columns that differ, and the title into the index."""
+    values = changed_values(rows.conversation_values(before), rows.conversation_values(after))
+    if values:
+        _update_head.run(tx, values, {"tenant_id": after.tenant_id, "id": after.id})
+    if before.title != after.title and not after.temporary:
+        search.put(tx, Owner(after.tenant_id, after.user_id), after.id, None, before.title, after.title)
+
+
+def select_message(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> Message:
+    """A message of that conversation, whose owner has been checked; raises ``NotFound``."""
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "id": message_id}
+    row = _select_message.run(tx, asked).one_or_none()
+    if row is None:
+        raise NotFound
+    return rows.message_of(row)
+
+
+def select_owned_message(tx: sa.Connection, owner: Owner, message_id: MessageId) -> Message:
+    """A message of a living conversation of the owner; raises ``NotFound``."""
+    asked = {"tenant_id": owner.tenant_id, "user_id": owner.user_id, "id": message_id}
+    row = _select_owned_message.run(tx, asked).one_or_none()
+    if row is None:
+        raise NotFound
+    return rows.message_of(row)
+
+
+def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree:
+    """The shape of the whole conversation, read from one index."""
+    found = _select_tree.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id})
+    return ConversationTree(rows.node_of(row) for row in found)
+
+
+def has_children(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> bool:
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "parent_id": message_id}
+    return _select_child.run(tx, asked).first() is not None
+
+
+def select_messages(
+    tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]
+) -> tuple[Message, ...]:
+    """Those messages, in that order."""
+    found: dict[MessageId, Message] = {}
+    in_conversation = (messages.c.tenant_id == owner.tenant_id, messages.c.conversation_id == conversation_id)
+    for start in range(0, len(message_ids), _IDS_PER_STATEMENT):
+        some = message_ids[start : start + _IDS_PER_STATEMENT]
+        for row in tx.execute(sa.select(messages).where(*in_conversation, messages.c.id.in_(some))):
+            message = rows.message_of(row)
+            found[message.id] = message
+    return tuple(found[message_id] for message_id in message_ids)
+
+
+def insert_message(tx: sa.Connection, tenant_id: TenantId, message: Message) -> None:
+    values: dict[str, Value] = {"tenant_id": tenant_id, **rows.message_values(message)}
+    _insert_message.run(tx, values)
+
+
+def update_message(tx: sa.Connection, tenant_id: TenantId, before: Message, after: Message) -> None:
+    """Write the columns that differ."""
+    values = changed_values(rows.message_values(before), rows.message_values(after))
+    key = {"tenant_id": tenant_id, "conversation_id": after.conversation_id, "id": after.id}
+    if values:
+        _update_message.run(tx, values, key)
+
+
+def hide(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, now: datetime) -> tuple[GenerationId, ...]:
+    """Hide one conversation, end its shares, flag its open generations; returns those."""
+    tenant_id = owner.tenant_id
+    hidden = conversations.update().where(conversations.c.tenant_id == tenant_id, conversations.c.id == conversation_id)
+    tx.execute(hidden.values(deleted_at=to_ms(now)))
+    tx.execute(shares.delete().where(shares.c.tenant_id == tenant_id, shares.c.conversation_id == conversation_id))
+    still_open = (
+        generations.c.tenant_id == tenant_id,
+        generations.c.conversation_id == conversation_id,
+        generations.c.status.in_(["queued", "running"]),
+    )
+    in_order = sa.select(generations.c.id).where(*still_open).order_by(generations.c.created_at, generations.c.id)
+    running = tuple(tx.execute(in_order).scalars())
+    if running:
+        asked = sa.func.coalesce(generations.c.cancel_requested_at, to_ms(now))
+        tx.execute(generations.update().where(*still_open).values(cancel_requested_at=asked))
+    return running
