@@ -44,10 +44,13 @@ def test_tokens(ids: CountingIds) -> None:
 @pytest.mark.parametrize("secure", [False, True])
 def test_cookies_are_read_by_their_exact_name(secure: bool) -> None:
     policy = CookiePolicy(secure)
-    assert policy.read([(b"cookie", f"a=b; {policy.name}=token; c".encode())]) == "token"
-    assert policy.read([(b"cookie", b"a=b"), (b"cookie", f"{policy.name}=token".encode())]) == "token"
+    assert policy.read([(b"cookie", f"a=b; {policy.name}=token; c".encode())]) == ("token",)
+    assert policy.read([(b"cookie", b"a=b"), (b"cookie", f"{policy.name}=token".encode())]) == ("token",)
+    several = "; ".join(f"{policy.name}={number}" for number in (1, 2, 1, 3))
+    assert policy.read([(b"cookie", several.encode())]) == ("1", "2", "3")
+    assert len(policy.read([(b"cookie", "; ".join(f"{policy.name}={number}" for number in range(100)).encode())])) == 8
     for other in ("xantiphon_session=token", "ANTIPHON_SESSION=token", "antiphon_sessionx=token", "="):
-        assert policy.read([(b"cookie", other.encode())]) is None
+        assert policy.read([(b"cookie", other.encode())]) == ()
     assert (b"Secure" in policy.set("t")) is secure
     assert b"Max-Age=0" in policy.clear()
 

@@ -74,6 +74,12 @@ NASTY: dict[str, tuple[str, str, str | bytes, int, str]] = {
     "a title with NUL": ("POST", "/v1/conversations", r'{"title": "\u0000"}', 400, "invalid_text"),
     "a foreign leaf": ("PATCH", "/v1/conversations/{conversation}", '{"current_leaf_id": "{foreign_message}"}', 404, "not_found"),
     "rating 2": ("PUT", "/v1/messages/{answer}/feedback", '{"rating": 2}', 422, "invalid_request"),
+    "rating true": ("PUT", "/v1/messages/{answer}/feedback", '{"rating": true}', 422, "invalid_request"),
+    "rating 1.0": ("PUT", "/v1/messages/{answer}/feedback", '{"rating": 1.0}', 422, "invalid_request"),
+    "temperature true": ("POST", MESSAGES, '{"content": "x", "params": {"temperature": true}}', 422, "invalid_request"),
+    "seed false": ("POST", MESSAGES, '{"content": "x", "params": {"seed": false}}', 422, "invalid_request"),
+    "seen_id garbage": ("POST", "/v1/generations/{generation}/cancel", '{"seen_id": "last"}', 400, "bad_cursor"),
+    "seen_id empty": ("POST", "/v1/generations/{generation}/cancel", '{"seen_id": ""}', 400, "bad_cursor"),
     "foreign feedback": ("PUT", "/v1/messages/{foreign_message}/feedback", '{"rating": 1}', 404, "not_found"),
     "key without a name": ("POST", "/v1/keys", "{}", 422, "invalid_request"),
     "key with a scope of nobody": ("POST", "/v1/keys", '{"name": "x", "scopes": ["root"]}', 422, "invalid_request"),
@@ -94,6 +100,7 @@ async def places(ada: Person, bob: Person) -> dict[str, str]:
         "conversation": mine,
         "question": sent["user_message_id"],
         "answer": sent["message_id"],
+        "generation": sent["generation_id"],
         "foreign_conversation": theirs,
         "foreign_message": foreign["message_id"],
         "foreign_generation": foreign["generation_id"],
@@ -253,6 +260,14 @@ async def test_continue(ada: Person) -> None:
     assert answer.json()["message_id"] == sent["message_id"]
 
 
+async def test_an_answer_that_ended_by_itself_is_not_continued(ada: Person) -> None:
+    sent = await ada.send(await ada.conversation(), params={"max_tokens": 200, "stop": ["e", "a", "\n", " "]})
+    events = await ada.read(sent["generation_id"])
+    assert json.loads(events[-1].data)["finish_reason"] == "stop"
+    answer = await ada.http.post(f"/v1/messages/{sent['message_id']}/continue", json={}, headers={"Accept": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
 async def test_idempotency(ada: Person, site: Site) -> None:
     path = MESSAGES.format(conversation=await ada.conversation())
     body = {"content": "once", "params": {"max_tokens": 3}}
@@ -383,3 +398,76 @@ async def test_pages(site: Site) -> None:
         if after is None:
             break
     assert sorted(seen) == sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8484", 200),
+        ("app.localhost:80", 200),
+        ("127.0.0.1", 200),
+        ("127.8.9.10:1", 200),
+        ("[::1]:8484", 200),
+        ("evil.example", 403),
+        ("evil.example:8484", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("evil@127.0.0.1", 403),
+        ("evil/localhost", 403),
+        ("0.0.0.0", 403),
+        ("192.168.1.2", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+async def test_another_sites_name_for_this_machine_is_refused(site: Site, host: str, status: int) -> None:
+    for path in ("/healthz", "/", "/v1/me"):
+        answer = await site.client().get(path, headers={"Host": host})
+        assert (answer.status_code == 403) is (status == 403), path
+        if status == 403:
+            assert (answer.json()["code"], answer.headers["content-type"]) == ("forbidden", "application/problem+json")
+
+
+@pytest.mark.parametrize(("public_url", "loopback"), [("", False), ("http://chat.example", True)])
+async def test_a_server_with_a_name_or_on_a_network_takes_any(gateway: Gateway, public_url: str, loopback: bool) -> None:
+    site = Site(gateway, public_url=public_url, loopback=loopback)
+    await site.open()
+    try:
+        assert (await site.client().get("/healthz", headers={"Host": "chat.example"})).status_code == 200
+    finally:
+        await site.close()
+
+
+async def test_a_request_names_its_host_once(site: Site) -> None:
+    for head, status in ((b" HTTP/1.1\r\n", b"400"), (b" HTTP/1.1\r\nhost: localhost\r\nhost: x\r\n", b"400"), (b" HTTP/1.0\r\n", b"200")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(b"GET /healthz" + head + b"connection: close\r\n\r\n")
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        writer.close()
+        assert answer.split(b" ")[1] == status, answer
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json"])
+async def test_monitors_may_ask_with_head(site: Site, ada: Person, path: str) -> None:
+    answer = await ada.http.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"] == (await ada.http.get(path)).headers["content-type"]
+    assert (await ada.http.head("/v1/none")).status_code == 404
+
+
+async def test_a_store_that_takes_no_writes_is_not_ready_until_it_does(site: Site, ada: Person) -> None:
+    takes_writes = False
+
+    async def ask() -> bool:
+        return takes_writes
+
+    before, site.services.state.store_takes_writes = site.services.state.store_takes_writes, ask
+    try:
+        answer = await ada.http.get("/readyz")
+        assert (answer.status_code, answer.json()["checks"]["store"]) == (503, False)
+        takes_writes = True
+        assert (await ada.http.get("/readyz")).status_code == 200
+    finally:
+        site.services.state.store_takes_writes = before

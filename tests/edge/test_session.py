@@ -33,6 +33,16 @@ async def test_cookies(site: Site, ada: Person) -> None:
     assert (await client.get("/v1/me")).status_code == 401
 
 
+async def test_a_session_is_found_among_others_cookies(site: Site, ada: Person) -> None:
+    signed_in = await site.client().post("/v1/session", json={"token": await site.link(ada.user)})
+    own = signed_in.headers["set-cookie"].split(";")[0]
+    other = f"antiphon_session={'x' * 43}"
+    for cookies in (f"{other}; {own}", f"{own}; {other}", f"antiphon_session=; {other}; {own}"):
+        assert (await site.client().get("/v1/me", headers={"Cookie": cookies})).json()["name"] == "ada"
+    assert (await site.client().delete("/v1/session", headers={"Cookie": f"{other}; {own}"})).status_code == 204
+    assert (await site.client().get("/v1/me", headers={"Cookie": own})).status_code == 401
+
+
 async def test_sign_in_that_cannot_be(site: Site) -> None:
     for body in ({"token": "x"}, {"token": "x" * 43}, {"name": "ada", "password": "x"}):
         answer = await site.client().post("/v1/session", json=body)

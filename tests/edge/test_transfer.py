@@ -99,7 +99,7 @@ async def test_an_upload_that_is_never_finished_leaves_nothing(site: Site) -> No
     person = await site.person("gone")
     before = site.rows()
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    head = f"POST /v1/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {person.key}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    head = f"POST /v1/import HTTP/1.0\r\nAuthorization: Bearer {person.key}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
     writer.write(f'{head}Content-Length: 100000\r\n\r\n--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n[{{'.encode())
     await writer.drain()
     writer.close()

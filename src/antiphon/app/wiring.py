@@ -39,6 +39,7 @@ from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers
 
@@ -139,7 +140,7 @@ async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[S
             loopback=is_loopback(config.server.host),
             static_dir=_STATIC_FOLDER,
             version=__version__,
-            state=ServerState(),
+            state=ServerState(store_takes_writes=WriteProbe(database, clock)),
         )
         yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts)
 

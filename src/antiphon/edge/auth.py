@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ SESSION_LIFETIME = timedelta(days=30)
 
 CACHE_SECONDS = 3.0
 _CACHE_ENTRIES = 4096
+_SESSIONS_TRIED = 8
 _KEY = re.compile(r"ak_([0-9a-f]{32})[A-Za-z0-9_-]{40,64}([0-9a-f]{8})\Z", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{40,64}\Z", re.ASCII)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -89,15 +90,19 @@ class CookiePolicy:
         """A ``Set-Cookie`` value that ends it in the browser."""
         return self._header("", 0)
 
-    def read(self, headers: Headers) -> str | None:
-        """The session token among the request's cookies."""
-        for name, value in headers:
-            if name == b"cookie":
-                for pair in value.decode("latin-1").split(";"):
-                    key, _, token = pair.strip().partition("=")
-                    if key == self.name:
-                        return token
-        return None
+    def read(self, headers: Headers) -> tuple[str, ...]:
+        """What may be session tokens among the request's cookies, the first few of that name.
+
+        There may be more than one: cookies know no ports, so another server of this machine may have set its own.
+        """
+        pairs = [pair for name, value in headers if name == b"cookie" for pair in value.decode("latin-1").split(";")]
+        named = [token for key, _, token in (pair.strip().partition("=") for pair in pairs) if key == self.name]
+        return tuple(dict.fromkeys(named))[:_SESSIONS_TRIED]
+
+    def digests(self, headers: Headers) -> tuple[bytes, ...]:
+        """The hashes of those that have a token's form."""
+        found = (token_sha256(token) for token in self.read(headers))
+        return tuple(digest for digest in found if digest is not None)
 
     def _header(self, token: str, max_age: int) -> bytes:
         secure = "; Secure" if self.secure else ""
@@ -128,11 +133,7 @@ class Authenticator:
         authorization = header(headers, b"authorization")
         if authorization is not None:
             return await self._by_key(authorization)
-        token = self.cookie.read(headers)
-        digest = token_sha256(token) if token is not None else None
-        if digest is None:
-            raise Unauthenticated
-        principal = self._cached(digest) or await self._by_session(digest)
+        principal = await self._by_sessions(self.cookie.digests(headers))
         if method not in _SAFE_METHODS:
             self.check_same_site(method, headers, takes_form=takes_form)
         return principal
@@ -177,11 +178,16 @@ class Authenticator:
         scopes = owner.key.scopes & scopes_of_role(owner.user.role)
         return self._remember(digest, _principal(owner.user, scopes, owner.key.id))
 
-    async def _by_session(self, digest: bytes) -> Principal:
-        owner = await self._accounts.session(digest, now=self._clock.now())
-        if owner is None:
-            raise Unauthenticated
-        return self._remember(digest, _principal(owner.user, scopes_of_role(owner.user.role), None))
+    async def _by_sessions(self, digests: Sequence[bytes]) -> Principal:
+        """Of the first session that is one."""
+        cached = next((found for digest in digests if (found := self._cached(digest)) is not None), None)
+        if cached is not None:
+            return cached
+        for digest in digests:
+            owner = await self._accounts.session(digest, now=self._clock.now())
+            if owner is not None:
+                return self._remember(digest, _principal(owner.user, scopes_of_role(owner.user.role), None))
+        raise Unauthenticated
 
     def _cached(self, digest: bytes) -> Principal | None:
         found = self._cache.get(digest)

@@ -24,6 +24,7 @@ from antiphon.edge.access import AppState, Exchange
 from antiphon.edge.auth import Authenticator, header
 from antiphon.edge.body import MAX_BODY_BYTES
 from antiphon.edge.connection import ClientGone
+from antiphon.edge.hosts import host_problem
 from antiphon.edge.problems import (
     INTERNAL,
     NOT_FOUND,
@@ -101,6 +102,7 @@ class EdgeApp:
         self._api = api
         self.streams = cast("AppState", cast("object", api.state)).streams
         self._static = StaticFiles(services.static_dir)
+        self._loopback_only = services.loopback and not services.public_url
         self._headers = (*_HEADERS, _HSTS) if services.public_url.startswith("https://") else _HEADERS
 
     def new_request_id(self) -> str:
@@ -156,13 +158,19 @@ class EdgeApp:
             await problem_response(problem, scope)(scope, receive, answer.send)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = host_problem(scope, loopback_only=self._loopback_only)
+        if problem is not None:
+            await problem_response(problem, scope)(scope, receive, send)
+            return
+        # A copy: what FastAPI puts into a scope must not outlive it under a stream.
+        inner = dict(scope)
         if scope["method"] in {"GET", "HEAD"} and not scope["path"].startswith("/v1/"):
             file = await self._static.find(scope["path"])
             if file is not None:
                 await send_file(file, send, accept_encoding=header(scope["headers"], b"accept-encoding") or "")
                 return
-        # A copy: what FastAPI puts into a scope must not outlive it under a stream.
-        await self._api(dict(scope), _bounded(scope, receive), send)
+            inner["method"] = "GET"  # monitors ask with HEAD; the server sends no body then
+        await self._api(inner, _bounded(scope, receive), send)
 
 
 class _Answer:

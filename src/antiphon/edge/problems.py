@@ -92,6 +92,10 @@ class Problem:
 
 INTERNAL = Problem(500, "internal", "Something went wrong on our side.", retryable=True)
 NOT_FOUND = Problem(404, errors.NotFound.code, errors.NotFound.default_detail)
+BAD_HOST = Problem(400, "bad_request", "A request names its host exactly once.")
+FOREIGN_HOST = Problem(
+    403, errors.Forbidden.code, "This server answers to this machine's own names only; set server.public_url to give it another."
+)
 
 
 def problem_of(error: BaseException) -> Problem:

@@ -22,6 +22,9 @@ TopP = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=-_INT64, lt=_INT64)]
 MaxTokens = Annotated[int, Field(ge=1, lt=_INT64)]
 IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[ -~]+$")]
+Rating = Annotated[int, Field(ge=-1, le=1)]
+One = Annotated[int, Field(ge=1, le=1)]
+NoneOf = Annotated[int, Field(ge=0, le=0)]
 Zero = Annotated[float, Field(ge=0, le=0)]
 Nothing = Annotated[list[str], Field(max_length=0)]
 
@@ -90,7 +93,7 @@ class Cancel(Strict):
 
 
 class NewFeedback(Strict):
-    rating: Literal[1, -1, 0]
+    rating: Rating
     reasons: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] | None = None
     comment: Annotated[str, Field(max_length=4000)] | None = None
 
@@ -139,12 +142,12 @@ class ChatCompletion(Strict):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
-    n: Literal[1] | None = None
+    n: One | None = None
     frequency_penalty: Zero | None = None
     presence_penalty: Zero | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
     logprobs: Literal[False] | None = None
-    top_logprobs: Literal[0] | None = None
+    top_logprobs: NoneOf | None = None
     response_format: TextFormat | None = None
     tools: Nothing | None = None
     tool_choice: Literal["none", "auto"] | None = None

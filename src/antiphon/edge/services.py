@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,10 +22,17 @@ from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.transfers.base import Transfers
 
 
+async def _yes() -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class ServerState:
-    """Whether this process takes work. ``store_ready`` and ``log_ready`` are set by the composition once each is open."""
+    """Whether this process takes work. ``store_ready`` and ``log_ready`` are set by the composition once each is open;
+    ``store_takes_writes`` tells whether the store does now.
+    """
 
+    store_takes_writes: Callable[[], Awaitable[bool]] = _yes
     store_ready: bool = True
     log_ready: bool = True
     draining: bool = False

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from antiphon.core.events import Queued, parse_cursor
+from antiphon.core.errors import BadCursor
+from antiphon.core.events import Cursor, Queued, parse_cursor
 from antiphon.core.generation import Generation
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Handoff, OwnerOf, Responses, Services, app_state, guarded
 from antiphon.edge.answers import GenerationAnswer, Progress, generation_answer
@@ -58,8 +59,15 @@ async def cancel_generation(
     generation_id: GenerationPath, owner: OwnerOf, services: Services, body: Cancel | None = None
 ) -> GenerationAnswer:
     """Stop the accelerator; answers within a second with what was kept and what it cost. Stopping twice changes nothing."""
-    seen = None if body is None or body.seen_id is None else parse_cursor(body.seen_id)
+    seen = None if body is None or body.seen_id is None else _place(body.seen_id)
     return await _shown(services, owner, await services.runner.cancel(owner, generation_id, seen))
+
+
+def _place(seen_id: str) -> Cursor:
+    cursor = parse_cursor(seen_id)
+    if cursor is None:
+        raise BadCursor("This is not the id of an event.")
+    return cursor
 
 
 async def _shown(services: EdgeServices, owner: Owner, generation: Generation) -> GenerationAnswer:

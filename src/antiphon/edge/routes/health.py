@@ -38,7 +38,8 @@ async def healthz() -> dict[str, str]:
 async def readyz(services: Services, response: Response) -> ReadyAnswer:
     """200 when turns are taken; 503 until the first model is loaded and from the beginning of a drain."""
     state = services.state
-    checks = Checks(store=state.store_ready, log=state.log_ready, pools=services.gateway.ready)
+    store = state.store_ready and await state.store_takes_writes()
+    checks = Checks(store=store, log=state.log_ready, pools=services.gateway.ready)
     ready = checks.store and checks.log and checks.pools and not state.draining
     response.status_code = 200 if ready else 503
     return ReadyAnswer(ready, checks)

@@ -39,11 +39,11 @@ async def sign_in(body: SignIn, request: Request, services: Services) -> Respons
 async def sign_out(request: Request, services: Services) -> Response:
     """End this browser's session; harmless without one."""
     authenticator = app_state(request).authenticator
-    token = authenticator.cookie.read(request.headers.raw)
-    digest = None if token is None else token_sha256(token)
-    if digest is not None:
+    digests = authenticator.cookie.digests(request.headers.raw)
+    if digests:
         authenticator.check_same_site("DELETE", request.headers.raw)
-        await services.accounts.end_session(digest)
+        for digest in digests:
+            await services.accounts.end_session(digest)
         authenticator.forget()
     return _with_cookie(authenticator.cookie.clear())
 
