@@ -307,7 +307,7 @@ def main() -> None:
         bench = Bench(asked, folder, Path(logs))
         asyncio.run(run(bench))
     if asked.docs:
-        plots.write(bench.report.line(), plots.DOCS)
+        plots.write([bench.report.line()], plots.DOCS)
     bench.report.print_json()
 
 

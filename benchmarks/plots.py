@@ -1,12 +1,14 @@
 """Small bar charts as SVG text, and result tables in Markdown, from a benchmark's last line.
 
-``python -m benchmarks.plots FILE…`` reads JSON lines and writes ``docs/benchmarks/<name>.md`` and its charts.
+``python -m benchmarks.plots FILE…`` reads JSON lines and writes ``docs/benchmarks/<name>.md`` and its charts. Several lines of
+one benchmark, each with some of its parts, make one page that names them all; a later line's figure replaces an earlier one's.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -56,19 +58,21 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
-def write(line: Mapping[str, Any], folder: Path) -> list[Path]:
+def merged(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One line's figures out of several lines of one benchmark."""
+    whole: dict[str, Any] = dict(lines[0]) | {"results": {}, "ratios": {}, "peers": {}}
+    for line in lines:
+        for part in ("results", "ratios", "peers"):
+            whole[part] |= line[part]
+    return whole
+
+
+def write(lines: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     """The page of one benchmark, and for ``engine`` its charts. Returns what was written."""
+    line = merged(lines)
     name = str(line["name"])
     written: list[Path] = []
-    text = [
-        f"# {name}",
-        "",
-        (
-            f"{line['machine']}; commit {line['commit']}, {line['model']}, seed {line['seed']}, n = {line['n']}, {line['seconds']} s; "
-            f"probe: one decode-like pass {line['cpu_probe']['decode_ms']} ms, matrix product {line['cpu_probe']['gemm_gflops']} GFLOP/s."
-        ),
-        "",
-    ]
+    text = [f"# {name}", "", *(_provenance(one) for one in lines), ""]
     if line["ratios"]:
         text += ["## Ratios", "", table(("Key", "Ours ÷ theirs"), [(f"`{key}`", f"{value:g}") for key, value in line["ratios"].items()])]
     text += ["## Figures", "", table(("Key", "Value"), [(f"`{key}`", f"{value:g}") for key, value in line["results"].items()])]
@@ -86,6 +90,14 @@ def write(line: Mapping[str, Any], folder: Path) -> list[Path]:
     page = folder / f"{name}.md"
     page.write_text("\n".join(text).rstrip() + "\n")
     return [*written, page]
+
+
+def _provenance(line: Mapping[str, Any]) -> str:
+    probe = line["cpu_probe"]
+    return (
+        f"- {line['machine']}; commit {line['commit']}, {line['model']}, seed {line['seed']}, n = {line['n']}, {line['seconds']} s; "
+        f"probe: one decode-like pass {probe['decode_ms']} ms, matrix product {probe['gemm_gflops']} GFLOP/s."
+    )
 
 
 def _values(line: Mapping[str, Any], load: str, key: str) -> list[tuple[str, float]]:
@@ -112,8 +124,12 @@ def _peers(line: Mapping[str, Any]) -> list[str]:
 
 def main() -> None:
     DOCS.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for name in sys.argv[1:]:
-        for path in write(json.loads(Path(name).read_text().strip().splitlines()[-1]), DOCS):
+        line = json.loads(Path(name).read_text().strip().splitlines()[-1])
+        lines[line["name"]].append(line)
+    for same in lines.values():
+        for path in write(same, DOCS):
             print(path, file=sys.stderr)
 
 

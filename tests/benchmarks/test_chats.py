@@ -109,7 +109,9 @@ def test_a_page_has_a_chart_for_every_figure_that_a_peer_has_too(tmp_path: Path)
         "ratios": {"chat8_tok_s_vs_best": 1.5},
         "peers": {"openvino_genai": {"version": "1", "chat8": figures}},
     }
-    written = write(json.loads(json.dumps(line)), tmp_path)
+    written = write([json.loads(json.dumps(line)), line | {"ratios": {"returning_ttft": 0.02}}], tmp_path)
     assert [path.name for path in written] == ["engine-chat8-tok_s.svg", "engine-chat8-ttft_ms_p50.svg", "engine.md"]
     assert "OpenVINO GenAI" in (tmp_path / "engine-chat8-tok_s.svg").read_text()
-    assert "| `chat8_tok_s_vs_best` | 1.5 |" in (tmp_path / "engine.md").read_text()
+    page = (tmp_path / "engine.md").read_text()
+    assert "| `chat8_tok_s_vs_best` | 1.5 |" in page
+    assert "| `returning_ttft` | 0.02 |" in page
