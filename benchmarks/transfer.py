@@ -19,31 +19,7 @@ from benchmarks.served import Served, served
 CONFIG = '[[pools]]\nname = "small"\nmodel = "reference"\nengine = "reference"\n'
 CONVERSATIONS, CONVERSATIONS_QUICK = 5_000, 1_000
 MESSAGES = 20
-WORDS = [
-    "the",
-    "ferry",
-    "to",
-    "Norway",
-    "leaves",
-    "at",
-    "seven",
-    "and",
-    "the",
-    "train",
-    "is",
-    "late",
-    "because",
-    "of",
-    "snow",
-    "which",
-    "nobody",
-    "had",
-    "expected",
-    "in",
-    "May",
-    "列車",
-    "船",
-]
+WORDS = ("ferry", "Norway", "leaves", "seven", "train", "late", "because", "snow", "nobody", "expected", "May", "列車", "船", "と")
 BOUNDARY = "f7c2b1a90d"
 POLL_S = 0.05
 
