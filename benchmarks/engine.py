@@ -123,8 +123,8 @@ async def warm(bench: Bench, load: str, *plays: Play) -> None:
 
 
 async def open_loop(bench: Bench, ours: Play, theirs: Play) -> None:
-    """Poisson arrivals of two-turn chats for 25 s, as many as 70 % of the best peer's peak output rate needs."""
-    users, turns, tokens = 48, 2, LOADS["chat16"][2]
+    """Poisson arrivals of two-turn chats as many as 70 % of the best peer's peak output rate needs."""
+    users, turns, tokens = 30, 2, LOADS["chat16"][2]
     peak = max(played.tok_s for duel in bench.duels for played in duel.theirs)
     lists: list[list[Chat]] = []
     for number in range(3):
@@ -138,28 +138,30 @@ async def open_loop(bench: Bench, ours: Play, theirs: Play) -> None:
 async def against_llama(bench: Bench, ours: ReplicaClient) -> None:
     """Sweep slots and quantisations on a short list; the best of each load then plays three rounds with us."""
     python = await asyncio.to_thread(environment, "llama", LLAMA_INSTALLS)
-    models = {"q4_1": await asyncio.to_thread(shipped_gguf), "q4_0": await asyncio.to_thread(requantised_gguf)}
-    best: dict[str, tuple[float, str, int]] = {}
-    swept: dict[str, float] = {}
-    for name, slots in (("q4_0", 8),) if bench.asked.quick else [(name, slots) for name in models for slots in (4, 8, 16)]:
+    models = {"q4_0": await asyncio.to_thread(requantised_gguf), "q4_1": await asyncio.to_thread(shipped_gguf)}
+    swept: dict[str, dict[tuple[str, int], float]] = {load: {} for load in LOADS if load == "chat8" or not bench.asked.quick}
+
+    async def sweep(name: str, slots: int) -> None:
         async with llama_server(python, models[name], slots, bench.logs / "llama.log") as server:
-            for load in LOADS:
+            for load in swept:
                 chats = bench.lists(load, 1, first=91, turns=1)[0]
-                played = (await server.play(chats)).complete(chats)
-                swept[f"{load}_{name}_{slots}"] = round(played.tok_s, 1)
-                best[load] = max(best.get(load, (0.0, "", 0)), (played.tok_s, name, slots))
-        progress(f"llama.cpp {name}, {slots} slots: {swept}")
-    for load, (_, name, slots) in best.items():
+                swept[load][name, slots] = (await server.play(chats)).complete(chats).tok_s
+
+    for slots in (8,) if bench.asked.quick else (4, 8, 16):
+        await sweep("q4_0", slots)
+    if not bench.asked.quick:
+        for slots in {max(found, key=lambda setting: found[setting])[1] for found in swept.values()}:
+            await sweep("q4_1", slots)
+    for load, found in swept.items():
+        progress(f"llama.cpp, {load}: " + ", ".join(f"{name} with {slots} slots {rate:.0f} tok/s" for (name, slots), rate in found.items()))
+        name, slots = max(found, key=lambda setting: found[setting])
         async with llama_server(python, models[name], slots, bench.logs / "llama.log") as server:
             await warm(bench, load, server.play)
             lists = bench.lists(load, 3, first=40, turns=1 if bench.asked.quick else 0)
             bench.duels.append(await fight(Duel(load, "llama_cpp"), ours.play, server.play, lists))
             _peer(bench, "llama_cpp", server.version)
-        bench.report.peers["llama_cpp"] = {
-            **bench.report.peers["llama_cpp"],
-            f"{load}_best": f"{name}, {slots} slots",
-            "sweep_tok_s": swept,
-        }
+        sweep_tok_s = {f"{name} {slots}": round(rate, 1) for (name, slots), rate in found.items()}
+        bench.report.peers["llama_cpp"] |= {f"{load}_best": f"{name}, {slots} slots", f"{load}_sweep_tok_s": sweep_tok_s}
 
 
 async def against_vllm(bench: Bench, ours: ReplicaClient) -> None:
@@ -204,7 +206,7 @@ async def loop_share(bench: Bench, ours: ReplicaClient) -> None:
     """What the wall time holds besides forward passes, 16 sequences decoding: scheduler, sampler, text, wire and this client."""
     for key, sampled in (("loop_share", False), ("loop_share_sampled", True)):
         shares: list[float] = []
-        for number in range(3):
+        for number in range(1 if bench.asked.quick else 3):
             chats = bench.maker.chats(16, 1, 64, round_number=8000 + number, seed=bench.asked.seed)
             played = (await ours.play(chats if sampled else scenarios.greedy(chats))).complete(chats)
             parts = ours.steps.shares(played.seconds)
@@ -214,15 +216,16 @@ async def loop_share(bench: Bench, ours: ReplicaClient) -> None:
 
 
 async def vs_executor(bench: Bench, ours: ReplicaClient) -> None:
-    """16 short prompts without a common beginning and 96 tokens each: nearly all steps are the same 16 decode rows on both sides."""
+    """16 short prompts without a common beginning: nearly all steps are the same 16 decode rows on both sides."""
     ratios: list[float] = []
+    tokens = 48 if bench.asked.quick else 96
     with bare_executor(bench.folder) as bare:
-        for number in range(3 if bench.asked.quick else 5):
+        for number in range(3):
             chats = [
-                Chat(index, (bench.maker.long_prompt(31, seed=9000 + 100 * number + index),), 96, index, temperature=0.0)
+                Chat(index, (bench.maker.long_prompt(31, seed=9000 + 100 * number + index),), tokens, index, temperature=0.0)
                 for index in range(16)
             ]
-            ask = partial(bare.rate, [list(chat.turns[0]) for chat in chats], rows=16, seed=0, max_tokens=96, greedy=True)
+            ask = partial(bare.rate, [list(chat.turns[0]) for chat in chats], rows=16, seed=0, max_tokens=tokens, greedy=True)
             mine: Played | None = None
             theirs = 0.0
             for first in (True, False) if number % 2 == 0 else (False, True):
@@ -243,14 +246,14 @@ async def alone(bench: Bench, ours: ReplicaClient) -> None:
         await loop_share(bench, ours)
     if bench.part("executor"):
         await vs_executor(bench, ours)
-    if bench.part("intruder"):
-        bench.results(await scenarios.intruder(ours, maker, rounds=1 if asked.quick else 3, seed=asked.seed))
-    if bench.part("burst"):
+    if bench.part("intruder", full_only=True):
+        bench.results(await scenarios.intruder(ours, maker, rounds=3, seed=asked.seed))
+    if bench.part("burst", full_only=True):
         bench.results(await scenarios.burst(ours, maker, users=48, seed=asked.seed))
     if bench.part("secrets", full_only=True):
         bench.results({"secrets_leaked": await scenarios.planted_secret(ours, maker, trials=10, seed=asked.seed)})
         auc = await scenarios.timing_auc(ours, maker, probes=400, salted=True, seed=asked.seed)
-        without = await scenarios.timing_auc(ours, maker, probes=100, salted=False, seed=asked.seed + 1)
+        without = await scenarios.timing_auc(ours, maker, probes=80, salted=False, seed=asked.seed + 1)
         bench.results({"salt_auc": auc, "salt_auc_without": without})
 
 
@@ -274,7 +277,7 @@ async def fairness(bench: Bench) -> None:
     spec = bench_spec(bench.folder, DEFAULT_MODEL, kv_bytes=SMALL_POOL_BYTES // 3)
     for key, seconds, command in (
         ("flooder_min_share", 60.0, WORKER_COMMAND),
-        ("flooder_min_share_fcfs", 30.0, (sys.executable, "-m", "benchmarks.first_come_worker")),
+        ("flooder_min_share_fcfs", 20.0, (sys.executable, "-m", "benchmarks.first_come_worker")),
     ):
         async with replica(spec, command) as ours:
             bench.results({key: await scenarios.flooder(ours, bench.maker, seconds=seconds, seed=bench.asked.seed)})
@@ -295,7 +298,7 @@ async def run(bench: Bench) -> None:
     await alone_in_a_small_pool(bench)
     if bench.part("exact"):
         prompts = 6 if bench.asked.quick else 50
-        bench.results(await exact_mismatches(bench.folder, bench.maker, prompts=prompts, tokens=16, seed=bench.asked.seed))
+        bench.results(await exact_mismatches(bench.folder, bench.maker, prompts=prompts, tokens=12, seed=bench.asked.seed))
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ async def exact_mismatches(folder: Path, maker: ChatMaker, *, prompts: int, toke
         found["exact_cached"] = _differing(alone, cached)
         others = [replace(request, tenant_id=type(request.tenant_id)(f"{request.tenant_id}-again")) for request in requests]
         found["exact_batched"] = _differing(alone, await asyncio.gather(*(generate(client, request) for request in others)))
-        found["exact_resumed"] = await _resumed(client, requests, alone)
+        found["exact_resumed"] = await _resumed(client, requests[prompts // 2 :], alone[prompts // 2 :])
     progress(f"  exact: {prompts} prompts, {found}")
     return {"exact_mismatches": sum(found.values())}
 

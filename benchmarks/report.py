@@ -8,7 +8,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.machine import commit, cpu_probe, machine_name
@@ -39,7 +39,7 @@ class Report:
     n: int = 0
     results: dict[str, float | None] = field(default_factory=dict)
     ratios: dict[str, float] = field(default_factory=dict)
-    peers: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    peers: dict[str, dict[str, object]] = field(default_factory=dict)
     started_s: float = field(default_factory=time.perf_counter)
     probe: dict[str, float] = field(default_factory=cpu_probe)
 

@@ -30,7 +30,7 @@ async def intruder(client: ReplicaClient, maker: ChatMaker, *, rounds: int, seed
     skipped = 0
     for number in range(rounds):
         alone = await client.play([_long_chat(maker, seed + 2 * number, number=0, arrives_s=0.0)])
-        eight = maker.chats(8, 1, 120, round_number=1000 + number, seed=seed)
+        eight = maker.chats(8, 1, 60, round_number=1000 + number, seed=seed)
         calm = (await client.play(eight)).complete(eight)
         busy, rows = await _beside_intruder(client, maker, number, seed)
         guest = next(turn for turn in busy.turns if turn.tenant == "intruder")
