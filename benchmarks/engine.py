@@ -143,9 +143,9 @@ async def against_llama(bench: Bench, ours: ReplicaClient) -> None:
 
     async def sweep(name: str, slots: int) -> None:
         async with llama_server(python, models[name], slots, bench.logs / "llama.log") as server:
-            for load in swept:
+            for load, found in swept.items():
                 chats = bench.lists(load, 1, first=91, turns=1)[0]
-                swept[load][name, slots] = (await server.play(chats)).complete(chats).tok_s
+                found[name, slots] = (await server.play(chats)).complete(chats).tok_s
 
     for slots in (8,) if bench.asked.quick else (4, 8, 16):
         await sweep("q4_0", slots)
