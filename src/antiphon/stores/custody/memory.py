@@ -38,6 +38,8 @@ class MemoryCustody:
         state.feedback = {place: given for place, given in state.feedback.items() if place[1] not in gone}
         state.generations = {key: one for key, one in state.generations.items() if one.conversation_id != name}
         state.messages = {key: message for key, message in state.messages.items() if key not in gone}
+        state.extras = {key: extra for key, extra in state.extras.items() if key not in gone}
+        state.origins.pop(name, None)
         del state.conversations[name], state.deleted[name]
 
     async def scrub(self) -> None:
