@@ -68,10 +68,13 @@ class Importer:
         while True:
             batch = await asyncio.to_thread(self._next_batch, owner, source)
             lines += await self._store(batch.found)
-            if batch.fault is not None:
-                lines.append(Line("", "failed", reason=batch.fault))
-            elif batch.found and len(lines) < MAX_LINES:
-                continue
+            fault = batch.fault
+            if fault is None and batch.found:
+                if len(lines) < MAX_LINES:
+                    continue
+                fault = f"It has more than {MAX_LINES} conversations; the rest was not read."
+            if fault is not None:
+                lines.append(Line("", "failed", reason=fault))
             return Report(tuple(lines))
 
     def _next_batch(self, owner: Owner, source: Iterator[Readable | Fault]) -> _Batch:

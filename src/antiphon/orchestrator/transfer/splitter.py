@@ -13,12 +13,14 @@ from enum import Enum, auto
 
 from antiphon.orchestrator.transfer.source import Unreadable
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{\[]|[}\]]', re.DOTALL)
+# Everything up to the next bracket, or to a string that does not end here.
+_SKIPPED = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _STRING_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _LITERAL = re.compile(rb"[-+.0-9A-Za-z]*+")
 _MAX_LITERAL = 64
 _BOM = b"\xef\xbb\xbf"
+_QUOTE = 0x22
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +129,32 @@ class ItemSplitter:
             assert found is not None
             if found.end() == len(data):
                 return len(data)
-            if data[found.end()] != 0x22:
+            if data[found.end()] != _QUOTE:
                 return self._hold(data, found.end())
             self._in_string = False
             at = found.end() + 1
-        for token in _TOKEN.finditer(data, at):
-            sign = data[token.start()]
-            if sign == 0x22:
-                if not token[1]:
-                    self._in_string = True
-                    return len(data) if token.end() == len(data) else self._hold(data, token.end())
-            elif sign in b"{[":
+        while True:
+            skipped = _SKIPPED.match(data, at)
+            assert skipped is not None
+            at = skipped.end()
+            if at == len(data):
+                return at
+            sign = data[at]
+            if sign == _QUOTE:
+                return self._unfinished_string(data, at + 1)
+            at += 1
+            if sign in b"{[":
                 self._depth = 1 if self._depth < 0 else self._depth + 1
             else:
                 self._depth -= 1
                 if self._depth == 0:
-                    return token.end()
-        return len(data)
+                    return at
+
+    def _unfinished_string(self, data: bytes, at: int) -> int:
+        self._in_string = True
+        found = _STRING_REST.match(data, at)
+        assert found is not None
+        return len(data) if found.end() == len(data) else self._hold(data, found.end())
 
     def _hold(self, data: bytes, at: int) -> int:
         """Keep a backslash at the end of a chunk until what it escapes is there."""
