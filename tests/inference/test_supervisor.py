@@ -66,9 +66,16 @@ async def until(condition, seconds: float = 5.0) -> float:
 
 def test_back_off_doubles_and_starts_over_after_a_healthy_while() -> None:
     back_off = BackOff()
-    assert [back_off.after(0.0) for _ in range(8)] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
-    assert back_off.after(9.0) == 10.0
-    assert back_off.after(11.0) == 0.2
+    assert [back_off.after(0.0, worked=False) for _ in range(8)] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
+    assert back_off.after(9.0, worked=False) == 10.0
+    assert back_off.after(11.0, worked=False) == 0.2
+
+
+def test_after_work_a_replica_is_started_again_at_once() -> None:
+    back_off = BackOff()
+    assert [back_off.after(0.0, worked=False) for _ in range(3)] == pytest.approx([0.2, 0.4, 0.8])
+    assert [back_off.after(1.0, worked=True) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert [back_off.after(1.0, worked=False) for _ in range(2)] == pytest.approx([0.2, 0.4])
 
 
 def test_the_runtime_folder_is_private_and_stale_sockets_go(tmp_path: Path) -> None:
@@ -92,7 +99,39 @@ async def test_close_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
         assert len(pids) == 2
         assert len(list((tmp_path / "run").glob("*.sock"))) == 2
     assert not any(exists(pid) for pid in pids)
-    assert list((tmp_path / "run").iterdir()) == []
+    assert not (tmp_path / "run").exists()
+
+
+async def test_close_leaves_what_others_put_into_the_runtime_folder(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    async with open_gateway(tmp_path, reference_pool()):
+        pass
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept"]
+
+
+class NotedBackOff(BackOff):
+    """Remembers what it said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delays: list[float] = []
+
+    def after(self, ready_s: float, *, worked: bool) -> float:
+        self.delays.append(super().after(ready_s, worked=worked))
+        return self.delays[-1]
+
+
+async def test_a_replica_that_dies_at_its_work_comes_back_each_time_without_a_pause(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, reference_pool()) as gateway:
+        supervisor = gateway._pools["small"]._shells[0].supervisor
+        supervisor._back_off = noted = NotedBackOff()
+        for _ in range(3):
+            await collect(gateway, engine_request([1, 2], max_tokens=2))
+            pid = gateway.replicas("small")[0].pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: gateway.ready and supervisor.pid != pid, 30)
+    assert noted.delays == [0.0, 0.0, 0.0]
 
 
 async def test_close_while_loading_is_prompt(tmp_path: Path) -> None:
@@ -102,7 +141,7 @@ async def test_close_while_loading_is_prompt(tmp_path: Path) -> None:
     await gateway.close()
     await gateway.close()
     assert time.monotonic() - started < 2
-    assert list(tmp_path.iterdir()) == []
+    assert not tmp_path.exists()
 
 
 async def test_a_killed_replica_fails_its_requests_at_once_and_comes_back(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenize
 from antiphon.inference.admission import Admit, Decision, Queue, Shed
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus
 from antiphon.inference.pool import Pool, PoolRuntime, Ticket
-from antiphon.inference.supervisor import clear_sockets, ipc_address, prepare_runtime_dir
+from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
 from antiphon.inference.wire import LogFormat
 
 __all__ = ["Admit", "Decision", "Gateway", "PoolRuntime", "Queue", "Shed"]
@@ -59,13 +59,13 @@ class Gateway:
             number += pool.runtime.spec.replicas
 
     async def close(self) -> None:
-        """Stop every replica; no process and no socket file is left. Harmless when called twice."""
+        """Stop every replica; no process, no socket file and no empty runtime folder is left. Harmless when called twice."""
         if self._context is None:
             return
         context, self._context = self._context, None
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
         await asyncio.to_thread(context.term)
-        await asyncio.to_thread(clear_sockets, self._runtime_dir)
+        await asyncio.to_thread(remove_runtime_dir, self._runtime_dir)
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Return when every pool has a ready replica.

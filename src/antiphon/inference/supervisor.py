@@ -68,15 +68,21 @@ class ReplicaListener(Protocol):
 
 @dataclass(slots=True)
 class BackOff:
-    """Seconds before the next start: 0.2 doubling to 10, from the beginning after a process that was ready for 10."""
+    """Seconds before the next start: none after a process that has worked, else 0.2 doubling to 10.
+
+    The doubling begins anew after a process that has worked, or was ready for 10 s.
+    """
 
     first_s: float = 0.2
     most_s: float = 10.0
     reset_s: float = 10.0
     _next_s: float = 0.0
 
-    def after(self, ready_s: float) -> float:
-        """``ready_s`` is how long the process that ended had been ready."""
+    def after(self, ready_s: float, *, worked: bool) -> float:
+        """``ready_s`` is how long the process that ended had been ready; ``worked``: it had completed a step."""
+        if worked:
+            self._next_s = 0.0
+            return 0.0
         if ready_s >= self.reset_s or self._next_s == 0.0:
             self._next_s = self.first_s
         delay = self._next_s
@@ -115,6 +121,7 @@ class Supervisor:
         self._starts = 0
         self._started_at = clock.monotonic()
         self._ready_at: float | None = None
+        self._worked = False
         self._retry_at = 0.0
         self._heard_at = 0.0
         self.state = SupervisorState.LOADING
@@ -162,7 +169,7 @@ class Supervisor:
             if self._closing.is_set():
                 return
             now = self._clock.monotonic()
-            delay = self._back_off.after(0.0 if self._ready_at is None else now - self._ready_at)
+            delay = self._back_off.after(0.0 if self._ready_at is None else now - self._ready_at, worked=self._worked)
             self._retry_at = now + delay
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), delay)
@@ -170,7 +177,7 @@ class Supervisor:
     async def _live_once(self) -> None:
         """One process from start to end."""
         self._starts += 1
-        self._started_at, self._ready_at = self._clock.monotonic(), None
+        self._started_at, self._ready_at, self._worked = self._clock.monotonic(), None, False
         name = f"{self._replica.number}-{self._starts}.sock"
         address = ipc_address(self._replica.runtime_dir, name)
         code: int | None = None
@@ -261,6 +268,7 @@ class Supervisor:
     def _on_report(self, report: Report) -> None:
         self._heard_at = self._clock.monotonic()
         if isinstance(report, StepFrame):
+            self._worked = self._worked or report.times is not None
             self._listener.on_step(report)
             return
         self._ready_at = self._clock.monotonic()
@@ -299,6 +307,13 @@ def prepare_runtime_dir(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     clear_sockets(folder)
+
+
+def remove_runtime_dir(folder: Path) -> None:
+    """Remove the sockets in ``folder``, and the folder itself where nothing else is in it. Blocking."""
+    clear_sockets(folder)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def clear_sockets(folder: Path) -> None:
