@@ -116,8 +116,19 @@ def test_a_truncated_openvino_folder_is_refused(model_folder: Path, tmp_path: Pa
     with (broken / "openvino_model.bin").open("r+b") as weights:
         weights.truncate(1_000_000)
     store = ModelStore(tmp_path / "models")
-    with pytest.raises(ModelUnusable, match="cannot be"):
-        store.add(broken, "broken", quiet)
+    with pytest.raises(ModelUnusable, match="The model in broken cannot be"):
+        store.add(broken, "other", quiet)
+
+
+def test_a_folder_without_a_tokenizer_is_named_as_its_owner_knows_it(model_folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "my-export"
+    source.mkdir()
+    for name in ("openvino_model.xml", "openvino_model.bin"):
+        (source / name).symlink_to(model_folder / name)
+    store = ModelStore(tmp_path / "models")
+    with pytest.raises(ModelUnusable, match="The folder my-export has neither"):
+        store.add(source, "other", quiet)
+    assert left_in(store.folder) == []
     assert left_in(store.folder) == []
 
 

@@ -140,7 +140,7 @@ def test_plans_that_would_corrupt_memory_are_refused(fast: OpenVinoExecutor) -> 
             fast.step(StepPlan((step,)))
 
     refused(SequenceStep(1, [5] * 40, 0, [1], None), "fewer blocks")
-    refused(SequenceStep(1, [5], 0, [fast.shape.blocks], None), "does not exist")
+    refused(SequenceStep(1, [5], 0, [fast.shape.blocks + 1], None), "does not exist")
     refused(SequenceStep(1, [5], -1, [1], None), "fewer blocks")
     refused(SequenceStep(1, [fast.shape.vocabulary_tokens], 0, [1], None), "vocabulary")
     with pytest.raises(EngineFailed):

@@ -12,7 +12,7 @@ import sys
 started = []
 sys.addaudithook(lambda event, _: started.append(event) if event in {"os.fork", "subprocess.Popen", "socket.connect"} else None)
 import antiphon.engines.quiet_openvino
-import openvino_genai, openvino.tools.ovc
+import openvino_genai
 print([name for name in sys.modules if name.startswith("openvino_telemetry.")], started)
 """
 

@@ -125,8 +125,9 @@ class ModelStore:
                 path.rename(staging / "removed")
 
     def _install(self, source: Path, name: str, manifest: _Manifest, staging: Path, progress: Progress) -> Path:
-        made = staging / "model"
-        made.mkdir()
+        # Named after its source, since what is wrong with a folder is told with the folder's name.
+        made = staging / "made" / (source.resolve().name or "model")
+        made.mkdir(parents=True)
         prepare_model(source, made, progress)
         content = {"format": _FORMAT, "kind": manifest.kind, "source_sha256": manifest.source_sha256}
         (made / _MANIFEST).write_text(json.dumps(content), encoding="utf-8")

@@ -108,6 +108,8 @@ class OpenVinoExecutor:
     def _logits(self, plan: StepPlan) -> NDArray[np.float32]:
         """Move blocks, then compute: at least one row. It is valid until the next step."""
         self._check(plan)
+        inputs = self._inputs(plan.sequences)
+        self._check_values(inputs)
         if plan.swap_out:
             self._cache.swap_out(plan.swap_out)
         if plan.swap_in:
@@ -115,7 +117,7 @@ class OpenVinoExecutor:
         if plan.copies:
             self._cache.copy(plan.copies)
         try:
-            return self._model.infer(self._inputs(plan.sequences))
+            return self._model.infer(inputs)
         except RuntimeError as error:
             raise EngineFailed("The engine could not compute a step.") from error
 
@@ -157,24 +159,27 @@ class OpenVinoExecutor:
         )
 
     def _check(self, plan: StepPlan) -> None:
-        """Native code trusts its block tables: a wrong one would overwrite memory."""
+        """Native code trusts its block tables: a wrong one would overwrite memory. See ``_check_values`` too."""
         if self._closed or not plan.sequences:
             raise EngineFailed("The engine was given nothing it can compute.")
         blocks, slots = self._shape.blocks, self._shape.host_slots
         for sequence in plan.sequences:
-            tokens, table = sequence.token_ids, sequence.block_ids
-            if not tokens or sequence.past_tokens < 0 or len(table) * BLOCK_TOKENS < sequence.past_tokens + len(tokens):
+            new, past = len(sequence.token_ids), sequence.past_tokens
+            if not new or past < 0 or len(sequence.block_ids) * BLOCK_TOKENS < past + new:
                 raise EngineFailed("A step names fewer blocks than its tokens need.")
-            if min(tokens) < 0 or max(tokens) >= self._shape.vocabulary_tokens:
-                raise EngineFailed("A step has a token that is not in the vocabulary.")
-            if min(table) < 0 or max(table) >= blocks:
-                raise EngineFailed("A step names a block that does not exist.")
         for copy in plan.copies:
             if not (0 <= copy.source_block < blocks and 0 <= copy.target_block < blocks):
                 raise EngineFailed("A copy names a block that does not exist.")
         for swap in chain(plan.swap_out, plan.swap_in):
             if not (0 <= swap.device_block < blocks and 0 <= swap.host_slot < slots):
                 raise EngineFailed("A swap names a block or a slot that does not exist.")
+
+    def _check_values(self, inputs: StepInputs) -> None:
+        """The other half of ``_check``, on whole arrays; the scratch block passes."""
+        if inputs.input_ids.min() < 0 or inputs.input_ids.max() >= self._shape.vocabulary_tokens:
+            raise EngineFailed("A step has a token that is not in the vocabulary.")
+        if inputs.block_indices.min() < 0 or inputs.block_indices.max() > self._scratch_block:
+            raise EngineFailed("A step names a block that does not exist.")
 
     def _warm_up(self) -> None:
         """Run the shapes that differ in kernels once (a chunk, two rows, one row), so that no user waits for them."""

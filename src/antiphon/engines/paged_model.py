@@ -173,9 +173,12 @@ def _cache_parts(compiled: ov.CompiledModel, folder: Path) -> list[CachePart]:
     return parts
 
 
-def _properties(core: ov.Core, formats: Formats, threads: int) -> dict[str, str | int]:
-    """The cache's format is always named: left alone, the plugin takes u8 for some models and 16 bits for others."""
-    properties: dict[str, str | int] = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
+def _properties(core: ov.Core, formats: Formats, threads: int) -> dict[str, str | int | bool]:
+    """The cache's format is always named: left alone, the plugin takes u8 for some models and 16 bits for others.
+
+    Threads are not pinned: every step waits for the slowest of them, and a pinned one cannot get out of a neighbour's way.
+    """
+    properties: dict[str, str | int | bool] = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False}
     if threads > 0:
         properties["INFERENCE_NUM_THREADS"] = threads
     if formats.precision == "exact":
