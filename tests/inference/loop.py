@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from antiphon.engines.base import EngineRequest, ReplicaSpec, StepPlan
 from antiphon.engines.reference import ReferenceExecutor
+from antiphon.inference.output_length import OutputLengths
 from antiphon.inference.scheduler import Scheduler, SchedulerSettings, SequenceOutput
 from antiphon.inference.step_budget import StepTargets
 
@@ -15,9 +16,11 @@ SMALL_STEPS = SchedulerSettings(
 class Loop:
     """The reference executor refuses blocks that do not hold what they should."""
 
-    def __init__(self, blocks: int = 64, settings: SchedulerSettings = SMALL_STEPS, host_slots: int = 64) -> None:
+    def __init__(
+        self, blocks: int = 64, settings: SchedulerSettings = SMALL_STEPS, host_slots: int = 64, lengths: OutputLengths | None = None
+    ) -> None:
         self.executor = ReferenceExecutor(ReplicaSpec("p", "reference", "m", "", blocks=blocks, host_slots=host_slots))
-        self.scheduler = Scheduler(self.executor.shape, settings)
+        self.scheduler = Scheduler(self.executor.shape, settings, lengths)
         self.now = 0.0
         self.plans: list[StepPlan] = []
 

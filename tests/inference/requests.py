@@ -28,6 +28,8 @@ def engine_request(
     max_tokens: int = 8,
     already_ids: Sequence[int] = (),
     stop: tuple[str, ...] = (),
+    weight: float = 1.0,
+    public_prefix_tokens: int = 0,
 ) -> EngineRequest:
     return EngineRequest(
         request_id=request_id,
@@ -35,6 +37,8 @@ def engine_request(
         prompt_ids=tuple(prompt_ids),
         sampling=Sampling(max_tokens=max_tokens, temperature=0.0, stop=stop),
         already_ids=tuple(already_ids),
+        weight=weight,
+        public_prefix_tokens=public_prefix_tokens,
     )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from antiphon.engines.base import ExecutorShape
@@ -82,3 +83,14 @@ def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
         meter.add(5, tick / 10)
     assert meter.rate(10.0) == pytest.approx(50, rel=0.05)
     assert meter.rate(40.0) < 1
+
+
+def test_an_answer_counts_with_what_answers_have_had_lately() -> None:
+    state = snapshot(running=1, unpromised=4)
+    ledger = Place.with_(state).ledger
+    assert not ledger.fits(130, 100)
+    ledger.observe(msgspec.structs.replace(state, expected_output=20))
+    assert ledger.fits(108 + 100, 100)
+    assert not ledger.fits(109 + 100, 100)
+    ledger.dispatched(9, 108 + 100, 100)
+    assert not ledger.fits(32)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,9 +12,11 @@ from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest, SampledToken, StepResult
 from antiphon.inference.kv_blocks import BlockCounts
-from antiphon.inference.scheduler import SchedulerSettings
+from antiphon.inference.line import LineRules
+from antiphon.inference.output_length import OutputLengths
+from antiphon.inference.scheduler import Scheduler, SchedulerSettings
 from antiphon.inference.step_budget import StepTargets
-from tests.inference.loop import Loop, rows
+from tests.inference.loop import SMALL_STEPS, Loop, rows
 from tests.inference.requests import engine_request, in_band
 
 
@@ -164,12 +168,151 @@ def test_an_executor_that_samples_other_sequences_is_refused() -> None:
         loop.scheduler.apply(StepResult((SampledToken(2, 1),), 0.0, 0.0), 0.0)
 
 
+def test_who_outgrows_the_prediction_makes_others_step_aside_and_all_come_back() -> None:
+    loop = Loop(blocks=12, host_slots=12, lengths=lengths(4))
+    requests = {number: engine_request([number] * 40, max_tokens=100) for number in range(1, 5)}
+    answers = run_together(loop, requests)
+    assert loop.scheduler.state.preemptions > 0
+    assert loop.scheduler.state.recomputed_tokens == 0
+    assert any(plan.swap_out for plan in loop.plans)
+    assert any(plan.swap_in for plan in loop.plans)
+    assert answers == {number: Loop().run(number, request)[0] for number, request in requests.items()}
+    assert max(sequence.past_tokens for plan in loop.plans for sequence in plan.sequences) == 138
+
+
+def test_without_host_slots_everything_is_promised_and_nobody_steps_aside() -> None:
+    loop = Loop(blocks=12, host_slots=0, lengths=lengths(4))
+    run_together(loop, {number: engine_request([number] * 40, max_tokens=100) for number in range(1, 5)})
+    assert loop.scheduler.state.preemptions == 0
+
+
+def test_a_higher_band_enters_within_one_step_and_the_lower_one_goes_on_later() -> None:
+    loop = Loop(settings=replace(SMALL_STEPS, max_rows=2))
+    for number in (1, 2):
+        loop.scheduler.submit(number, in_band(engine_request([number] * 40, max_tokens=30), Band.LOW), 0.0)
+    for _ in range(3):
+        loop.step()
+    loop.scheduler.submit(3, in_band(engine_request([3] * 40, max_tokens=5), Band.HIGH), loop.now)
+    loop.step()
+    assert rows(loop.plans[-1]) == {1: 1, 3: 40}
+    loop.scheduler.submit(4, in_band(engine_request([4] * 40, max_tokens=5), Band.LOW), loop.now)
+    while 3 in rows(loop.plans[-1]):
+        loop.step()
+    assert rows(loop.plans[-1]) == {1: 1, 2: 1}
+    loop.run_all()
+    assert loop.scheduler.state.recomputed_tokens == 0
+
+
+def test_a_band_that_nobody_served_for_long_goes_first_once() -> None:
+    loop = Loop(settings=replace(SMALL_STEPS, max_rows=1, line=LineRules(band_ageing_s=5.0)))
+    loop.scheduler.submit(1, in_band(engine_request([1] * 8, max_tokens=1), Band.BATCH), 0.0)
+    for number in range(2, 20):
+        loop.scheduler.submit(number, engine_request([number] * 8, max_tokens=1), 0.0)
+    order: list[int] = []
+    for _ in range(10):
+        order += [output.sequence_id for output in loop.step()]
+    assert order.index(1) == 5
+
+
+def test_a_conversation_that_was_driven_out_is_restored_and_not_recomputed() -> None:
+    loop = Loop(blocks=24, host_slots=48)
+    first, _ = loop.run(1, engine_request([1] * 200, max_tokens=10))
+    for number in range(2, 5):
+        loop.run(number, engine_request([number] * 400, max_tokens=10))
+    _, last = loop.run(9, engine_request([1] * 200 + first + [7] * 20, max_tokens=4))
+    assert last.ended is not None
+    assert last.ended.usage.cached_tokens == 209
+    assert sum(len(plan.swap_in) for plan in loop.plans) == 7
+
+
+def test_one_scan_does_not_drive_out_what_is_used_again_and_again() -> None:
+    loop = Loop(blocks=16, host_slots=0)
+    for number in range(3):
+        loop.run(number, engine_request([*range(96), number], max_tokens=2))
+    for number in range(10, 30):
+        loop.run(number, engine_request([number] * 150, max_tokens=2))
+    _, last = loop.run(40, engine_request([*range(96), 9], max_tokens=1))
+    assert last.ended is not None
+    assert last.ended.usage.cached_tokens == 96
+
+
+def test_a_public_beginning_is_shared_by_tenants_and_what_follows_is_not() -> None:
+    loop = Loop()
+    ids = list(range(100))
+    loop.run(1, engine_request(ids, tenant="tenant_a", public_prefix_tokens=70))
+    _, other = loop.run(2, engine_request(ids, tenant="tenant_b", public_prefix_tokens=70))
+    _, private = loop.run(3, engine_request(ids, tenant="tenant_c"))
+    assert other.ended is not None
+    assert private.ended is not None
+    assert other.ended.usage.cached_tokens == 64
+    assert private.ended.usage.cached_tokens == 0
+
+
+def test_the_end_of_an_answer_is_copied_by_the_next_turn() -> None:
+    loop = Loop()
+    answer, _ = loop.run(1, engine_request(range(40), max_tokens=12))
+    _, last = loop.run(2, engine_request([*range(40), *answer, 7, 8, 9], max_tokens=1))
+    assert last.ended is not None
+    assert last.ended.usage.cached_tokens == 51
+
+
+def test_a_quantised_block_is_only_copied_whole() -> None:
+    loop = Loop()
+    scheduler = Scheduler(replace(loop.executor.shape, partial_copies=False), SMALL_STEPS)
+    loop.scheduler = scheduler
+    answer, _ = loop.run(1, engine_request(range(40), max_tokens=12))
+    _, same = loop.run(2, engine_request([*range(40), *answer, 7, 8, 9], max_tokens=1))
+    _, other = loop.run(3, engine_request([*range(40), *answer[:5], 7, 8, 9], max_tokens=1))
+    assert same.ended is not None
+    assert other.ended is not None
+    assert (same.ended.usage.cached_tokens, other.ended.usage.cached_tokens) == (51, 32)
+
+
+def test_smaller_requests_pass_one_that_does_not_fit_only_so_often() -> None:
+    loop = Loop(blocks=8, host_slots=0)
+    loop.scheduler.submit(1, engine_request([1] * 33, max_tokens=60), 0.0)
+    loop.step()
+    loop.scheduler.submit(2, engine_request([2] * 200, max_tokens=20), 0.0)
+    for number in range(3, 90):
+        loop.scheduler.submit(number, engine_request([number] * 20, max_tokens=2), loop.now)
+        loop.step()
+        loop.step()
+    order = list(dict.fromkeys(sequence.sequence_id for plan in loop.plans for sequence in plan.sequences))
+    assert order.index(2) == 9
+
+
+def lengths(tokens: int) -> OutputLengths:
+    """A memory of many answers of this length."""
+    memory = OutputLengths()
+    for _ in range(50):
+        memory.observe(tokens)
+    return memory
+
+
+def run_together(loop: Loop, requests: dict[int, EngineRequest]) -> dict[int, list[int]]:
+    answers: dict[int, list[int]] = {number: [] for number in requests}
+    for number, request in requests.items():
+        loop.scheduler.submit(number, request, loop.now)
+    while not loop.scheduler.idle:
+        outputs = loop.step()
+        assert outputs
+        for output in outputs:
+            if output.token_id is not None:
+                answers[output.sequence_id].append(output.token_id)
+    return answers
+
+
 @settings(max_examples=60, stateful_step_count=50, deadline=None)
 class Batches(RuleBasedStateMachine):
     """Any mix of arrivals, cancellations and steps: no block is lost, no step finds the pool empty, all answers are right."""
 
-    @initialize(blocks=st.integers(4, 14), max_rows=st.integers(1, 5), host_slots=st.sampled_from([0, 1, 3, 8, 40]))
-    def start(self, blocks: int, max_rows: int, host_slots: int) -> None:
+    @initialize(
+        blocks=st.integers(4, 14),
+        max_rows=st.integers(1, 5),
+        host_slots=st.sampled_from([0, 1, 3, 8, 40]),
+        expected=st.sampled_from([0, 1, 12]),
+    )
+    def start(self, blocks: int, max_rows: int, host_slots: int, expected: int) -> None:
         self.loop = Loop(
             blocks,
             SchedulerSettings(max_rows=max_rows, targets=StepTargets(prefill_tokens_beside_decode=20, prefill_tokens_alone=70)),
@@ -209,6 +352,11 @@ class Batches(RuleBasedStateMachine):
         assert usage.output_tokens == len(self.answers[sequence_id])
         assert self.loop.scheduler.state.blocks.held <= held
         del self.here[sequence_id]
+
+    @precondition(lambda self: self.here)
+    @rule(data=st.data(), band=st.sampled_from(Band))
+    def set_band(self, data: st.DataObject, band: Band) -> None:
+        self.loop.scheduler.set_band(data.draw(st.sampled_from(sorted(self.here))), band)
 
     @precondition(lambda self: self.here)
     @rule(steps=st.integers(1, 8))

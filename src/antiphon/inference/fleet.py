@@ -65,9 +65,9 @@ class ReplicaLedger:
         self._snapshot = snapshot
         self._credit = {handle: blocks for handle, blocks in self._credit.items() if handle > snapshot.last_handle}
 
-    def dispatched(self, handle: int, tokens: int) -> None:
-        """A request that needs ``tokens`` at its peak was sent."""
-        self._credit[handle] = self._blocks(tokens)
+    def dispatched(self, handle: int, tokens: int, output_tokens: int = 0) -> None:
+        """A request that needs ``tokens`` at its peak, up to ``output_tokens`` of them for its answer, was sent."""
+        self._credit[handle] = self._blocks(tokens, output_tokens)
 
     @property
     def load(self) -> int:
@@ -75,18 +75,23 @@ class ReplicaLedger:
         here = 0 if self._snapshot is None else self._snapshot.running + self._snapshot.waiting
         return here + len(self._credit)
 
-    def fits(self, tokens: int) -> bool:
-        """Whether a request that needs ``tokens`` at its peak would start at once. An empty replica takes anything."""
+    def fits(self, tokens: int, output_tokens: int = 0) -> bool:
+        """Whether a request that needs ``tokens`` at its peak would start at once. An empty replica takes anything.
+
+        Of ``output_tokens`` among them only as many count as answers have had there lately.
+        """
         if self._ready is None or self._snapshot is None:
             return False
         if self.load == 0:
             return True
         spare = self._snapshot.unpromised - sum(self._credit.values())
-        return self.load < self._ready.max_rows and self._blocks(tokens) <= spare
+        return self.load < self._ready.max_rows and self._blocks(tokens, output_tokens) <= spare
 
-    def _blocks(self, tokens: int) -> int:
+    def _blocks(self, tokens: int, output_tokens: int) -> int:
         if self._ready is None:
             return 0
+        if self._snapshot is not None and 0 < self._snapshot.expected_output < output_tokens:
+            tokens -= output_tokens - self._snapshot.expected_output
         return -(-min(tokens, self._ready.context_tokens) // self._ready.shape.block_tokens)
 
 
@@ -95,9 +100,9 @@ class Placeable(Protocol):
     def ledger(self) -> ReplicaLedger: ...
 
 
-def choose(replicas: Sequence[Placeable], tokens: int, turn: int) -> int | None:
-    """Index of the least loaded replica that fits ``tokens`` at peak; ties go round by ``turn``. ``None``: nobody."""
-    fitting = [index for index, replica in enumerate(replicas) if replica.ledger.fits(tokens)]
+def choose(replicas: Sequence[Placeable], tokens: int, turn: int, output_tokens: int = 0) -> int | None:
+    """Index of the least loaded replica that ``fits``; ties go round by ``turn``. ``None``: nobody."""
+    fitting = [index for index, replica in enumerate(replicas) if replica.ledger.fits(tokens, output_tokens)]
     if not fitting:
         return None
     return min(fitting, key=lambda index: (replicas[index].ledger.load, (index - turn) % len(replicas)))

@@ -122,6 +122,8 @@ class KvMemory:
         """
         sequence.computed += tokens
         full = sequence.computed // self.block_tokens
+        if full == sequence.indexed_blocks:
+            return
         while sequence.indexed_blocks < full:
             index = sequence.indexed_blocks
             own = sequence.blocks[index]

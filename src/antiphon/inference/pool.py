@@ -65,8 +65,12 @@ class Ticket:
     ended: bool = False
 
     @property
+    def output_tokens(self) -> int:
+        return self.request.sampling.max_tokens
+
+    @property
     def peak_tokens(self) -> int:
-        return len(self.request.prompt_ids) + self.request.sampling.max_tokens
+        return len(self.request.prompt_ids) + self.output_tokens
 
 
 class Pool:
@@ -203,7 +207,7 @@ class Pool:
         """Send whom the replicas can take, in the line's order; nobody overtakes the first."""
         now = self._clock.monotonic()
         while (ticket := self._line.first) is not None:
-            index = choose(self._shells, ticket.peak_tokens, self._turn)
+            index = choose(self._shells, ticket.peak_tokens, self._turn, ticket.output_tokens)
             if index is None or not self._dispatch(ticket, self._shells[index], now):
                 break
             self._turn = (index + 1) % len(self._shells)
@@ -220,7 +224,8 @@ class Pool:
         self._line.leave(ticket)
         self._drain.update(now, waiting=bool(self._line), departed=ticket.position > 0)
         ticket.replica, ticket.handle, ticket.queued_s = shell, handle, now - ticket.entered_at
-        shell.took(handle, ticket, ticket.peak_tokens)
+        shell.took(handle, ticket)
+        shell.ledger.dispatched(handle, ticket.peak_tokens, ticket.output_tokens)
         self._telemetry.observe(metrics.QUEUE_SECONDS, ticket.queued_s, self.name, ticket.request.band.name.lower())
         return True
 

@@ -171,16 +171,21 @@ class Scheduler:
 
     @property
     def state(self) -> SchedulerState:
-        running, waiting = self._running.values(), self._waiting.values()
-        wanted = sum(max(sequence.expected_blocks - len(sequence.blocks), 0) for sequence in running if not sequence.firm)
-        wanted += sum(sequence.expected_blocks for sequence in waiting)
+        wanted = prefill_tokens = 0
+        for sequence in self._running.values():
+            prefill_tokens += len(sequence.tokens) - sequence.computed - 1
+            if not sequence.firm and sequence.expected_blocks > len(sequence.blocks):
+                wanted += sequence.expected_blocks - len(sequence.blocks)
+        for sequence in self._waiting.values():
+            prefill_tokens += sequence.uncached
+            wanted += sequence.expected_blocks
         return SchedulerState(
             running=len(self._running),
             waiting=len(self._waiting),
             blocks=self._memory.counts,
             unpromised=self._memory.available - wanted,
             host_used=self._memory.host_used,
-            prefill_tokens=sum(sequence.remaining - 1 for sequence in running) + sum(sequence.uncached for sequence in waiting),
+            prefill_tokens=prefill_tokens,
             preemptions=self._preemptions,
             recomputed_tokens=self._recomputed,
             expected_output=self._lengths.expect(0, self.context_tokens),
@@ -208,10 +213,10 @@ class Scheduler:
         self._planned = []
         if self._waiting:
             self._make_way(now)
-        for sequence in self._secure([sequence for sequence in self._running.values() if sequence.remaining == 1]):
-            self._load.add_row(sequence.computed)
-            self._take_part(sequence, 1)
-        self._catch_up(now)
+        for sequence in self._secure([one for one in self._running.values() if len(one.tokens) - one.computed == 1]):
+            self._decode(sequence)
+        if self._waiting or len(self._planned) < len(self._running):
+            self._catch_up(now)
         while not self._planned and (victim := self._victim(self._running.values())) is not None:
             self._step_aside(victim)
             self._catch_up(now)
@@ -306,8 +311,6 @@ class Scheduler:
         this step sits it out: in the next step it finds that block in the cache.
         """
         partial = [sequence for sequence in self._running.values() if sequence.remaining > 1]
-        if not partial and not self._waiting:
-            return
         line = self._line.in_order([*partial, *self._waiting.values()], now)
         budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in line])
         begun: set[Beginning] = set()
@@ -403,6 +406,15 @@ class Scheduler:
 
     # --- inside -------------------------------------------------------------------------------
 
+    def _decode(self, sequence: Sequence) -> None:
+        past, total = sequence.computed, len(sequence.tokens)
+        if past == len(sequence.blocks) * self._room.block_tokens:
+            self._memory.grow(sequence, 1)
+        self._load.rows += 1
+        self._load.context += past
+        sample = SampleRow(total, sequence.request.sampling, sequence.prompt_sha256, sequence.output_ids)
+        self._planned.append((sequence, SequenceStep(sequence.id, sequence.tokens[past:], past, sequence.blocks, sample)))
+
     def _take_part(self, sequence: Sequence, tokens: int) -> None:
         past = sequence.computed
         self._memory.grow(sequence, tokens)
@@ -433,7 +445,7 @@ class Scheduler:
     def _expect(self, sequence: Sequence) -> None:
         prompt_tokens = len(sequence.request.prompt_ids)
         most = sequence.limit_tokens - prompt_tokens
-        sequence.expected_tokens = prompt_tokens + self._lengths.expect(len(sequence.output_ids), most)
+        sequence.expect(prompt_tokens + self._lengths.expect(len(sequence.output_ids), most))
 
     def _end(self, sequence: Sequence) -> None:
         assert self._in_flight is None, "a sequence may only end between two steps"

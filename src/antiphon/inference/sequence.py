@@ -49,6 +49,7 @@ class Sequence:
     """Leading blocks that somebody else computed."""
     expected_tokens: int = 0
     """Total tokens that it is predicted to have in the end; what admission counts with."""
+    expected_blocks: int = 0
     firm: bool = False
     """Every block it can ever need is promised to it: it is never pre-empted for want of blocks."""
     preemptions: int = 0
@@ -94,10 +95,10 @@ class Sequence:
         """Blocks that the tokens it has now fill once they are computed."""
         return -(-len(self.tokens) // self.block_tokens)
 
-    @property
-    def expected_blocks(self) -> int:
-        """Blocks it will probably hold in the end."""
-        return -(-max(self.expected_tokens, len(self.tokens)) // self.block_tokens)
+    def expect(self, tokens: int) -> None:
+        """It will probably have so many tokens in the end."""
+        self.expected_tokens = tokens
+        self.expected_blocks = -(-max(tokens, len(self.tokens)) // self.block_tokens)
 
     def block_key(self, index: int) -> BlockTokens:
         """The ids of its ``index``-th block, which must be full."""
@@ -164,6 +165,7 @@ class Sequence:
         assert self.indexed_blocks == self.computed // size
         assert self.shared_blocks <= self.indexed_blocks
         assert self.pinned is None
+        assert self.preemptions <= MOST_PREEMPTIONS
 
 
 def _ms(seconds: float) -> int:

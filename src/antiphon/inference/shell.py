@@ -59,10 +59,9 @@ class ReplicaShell(Generic[TicketT]):
     def busy(self) -> bool:
         return bool(self._tickets)
 
-    def took(self, handle: int, ticket: TicketT, peak_tokens: int) -> None:
+    def took(self, handle: int, ticket: TicketT) -> None:
         """A request was sent here."""
         self._tickets[handle] = ticket
-        self.ledger.dispatched(handle, peak_tokens)
 
     def send(self, command: Command) -> None:
         """Send what may be lost with the process."""

@@ -8,7 +8,7 @@ Adaptive Filter Theory, chapter on RLS), on relative errors, so that short steps
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SCALE = (10.0, 1.0, 1.0, 0.004, 0.0005)
@@ -21,6 +21,7 @@ _OUTLIER = 2.5
 """A step that took this many times the prediction counts as that much longer, not more: somebody else used the machine."""
 _TRUSTED_STEPS = 8
 """Before this many steps the model knows too little to call anything an outlier."""
+_PLENTY_STEPS, _ALIKE_STEPS = 64, 4
 _FLOOR_MS = 1e-3
 _TERMS = range(5)
 
@@ -53,15 +54,13 @@ class StepLoad:
 class StepTimeModel:
     """Predicts seconds of a step, and how many tokens fit into some."""
 
-    def __init__(self, prior_ms: Iterable[float] = _PRIOR) -> None:
+    def __init__(self, prior_ms: Sequence[float] = _PRIOR) -> None:
         self._weights = [value / scale for value, scale in zip(prior_ms, _SCALE, strict=True)]
         self._covariance = [[_FIRST_VARIANCE if row == column else 0.0 for column in _TERMS] for row in _TERMS]
         self._steps = 0
-
-    @property
-    def coefficients_ms(self) -> tuple[float, ...]:
+        self._unit = 1.0
+        self.coefficients_ms: tuple[float, ...] = tuple(prior_ms)
         """Milliseconds per step, row, prefill token, context token and pair; none is negative."""
-        return tuple(max(weight, 0.0) * scale for weight, scale in zip(self._weights, _SCALE, strict=True))
 
     def seconds(self, load: StepLoad) -> float:
         return self._milliseconds(load.terms()) / 1000
@@ -86,16 +85,27 @@ class StepTimeModel:
         return (per_token * tokens + per_context * past_tokens + per_pair * tokens * (past_tokens + tokens / 2)) / 1000
 
     def observe(self, load: StepLoad, seconds: float) -> None:
-        """Learn from a step that was run."""
+        """Learn from a step that was run. The first one says how fast this machine is as a whole.
+
+        Steps of decode rows alone are much alike: once many were seen, most of them are passed over.
+        """
+        if self._steps > _PLENTY_STEPS and load.prefill == 0 and self._steps % _ALIKE_STEPS:
+            self._steps += 1
+            return
         terms = load.terms()
         predicted = self._milliseconds(terms)
         actual = max(seconds * 1000, _FLOOR_MS)
+        if self._steps == 0:
+            self._unit = actual / predicted
+            predicted = actual
         self._steps += 1
         if self._steps > _TRUSTED_STEPS:
             actual = min(actual, _OUTLIER * predicted)
         weight = 1 / max(actual, predicted)
-        inputs = [term * scale * weight for term, scale in zip(terms, _SCALE, strict=True)]
+        inputs = [term * scale * weight * self._unit for term, scale in zip(terms, _SCALE, strict=True)]
         self._update(inputs, actual * weight)
+        unit = self._unit
+        self.coefficients_ms = tuple(max(value, 0.0) * scale * unit for value, scale in zip(self._weights, _SCALE, strict=True))
 
     def _milliseconds(self, terms: tuple[float, ...]) -> float:
         return max(sum(value * term for value, term in zip(self.coefficients_ms, terms, strict=True)), _FLOOR_MS)
