@@ -61,6 +61,24 @@ async def test_any_cursor_gets_everything_after_it(log: GenerationLog, after: in
     assert part.closed == (after >= 4 or wanted[-1].seq == 4)
 
 
+async def test_a_later_snapshot_takes_the_place_of_all_text_before_it(log: GenerationLog) -> None:
+    await log.open(GEN, 1)
+    await log.append(GEN, entries(META, Delta("kept"), Delta(" nobody saw this")))
+    await log.append(GEN, entries(Snapshot("kept"), start=4))
+    for after, seqs in ((0, [1, 4]), (1, [4]), (2, [4]), (3, [4]), (4, [])):
+        page = await log.read(GEN, after)
+        assert page is not None
+        assert [entry.seq for entry in page.entries] == seqs
+    state = await log.state(GEN)
+    assert state is not None
+    assert (state.seq, state.text, state.token_ids) == (4, "kept", (1, 2, 3, 4))
+    await log.append(GEN, entries(DONE, start=5))
+    page = await log.read(GEN, 0)
+    assert page is not None
+    assert [type(entry.event) for entry in page.entries] == [Meta, Snapshot, Done]
+    assert page.closed
+
+
 async def test_a_snapshot_or_a_retraction_replaces_the_text(log: GenerationLog) -> None:
     await log.open(GEN, 1)
     await log.append(GEN, entries(META, Snapshot("kept "), Delta("text")))
