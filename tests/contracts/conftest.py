@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.clock import ManualClock
-from antiphon.stores.accounts.memory import MemoryAccounts
-from antiphon.stores.conversations.memory import MemoryConversations
-from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.sql.database import SqliteDatabase
-from tests.contracts.scene import Scene, make_migrated_file, sql_scene
+from tests.contracts.scene import Scene, make_migrated_file, memory_scene, sql_scene
 from tests.ids import CountingIds
 
 LOG_SECONDS = 900
@@ -35,7 +32,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     if request.param == "memory":
         state = MemoryState()
-        yield Scene(MemoryAccounts(state), MemoryConversations(state), MemoryGenerations(state, clock), clock, ids)
+        yield memory_scene(state, clock, ids)
         return
     db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
     await db.open()

@@ -56,7 +56,7 @@ def make_migrated_file(folder: Path) -> Path:
 
 def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Scene:
     """A scene on the memory drivers."""
-    conversations, generations = MemoryConversations(state), MemoryGenerations(state)
+    conversations, generations = MemoryConversations(state), MemoryGenerations(state, clock)
     return Scene(MemoryAccounts(state), conversations, generations, clock, ids, MemoryShares(state), MemoryCustody(state))
 
 

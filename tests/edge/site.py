@@ -26,10 +26,12 @@ from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
+from antiphon.stores.custody.memory import MemoryCustody
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.transfers.memory import MemoryTransfers
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
@@ -103,6 +105,8 @@ class Site:
             conversations=ports.conversations,
             generations=ports.generations,
             transfers=MemoryTransfers(self.state),
+            shares=MemoryShares(self.state),
+            custody=MemoryCustody(self.state),
             log=self.log,
             desk=TurnDesk(ports, self.runner),
             runner=self.runner,

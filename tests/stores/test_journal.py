@@ -18,6 +18,7 @@ from antiphon.core.clock import ManualClock
 from antiphon.core.errors import StaleEpoch, StoreUnavailable
 from antiphon.core.events import Delta, Done, LogEntry, LogEvent, Meta, Snapshot
 from antiphon.core.ids import GenerationId
+from antiphon.stores.log import records
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.log.segments import Segments
@@ -347,3 +348,58 @@ async def test_a_log_beyond_its_bound_is_folded_and_loses_no_text(clock: ManualC
         assert len(part.entries) < 100
         assert _texts(part.entries) == wanted
     assert (await log.read(GEN, 402)).closed  # type: ignore[union-attr]
+
+
+class Fault:
+    """While ``on``, makes the frames of one generation impossible to encode: a bug, not a refusal of the disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, generation_id: GenerationId) -> None:
+        self.on = True
+        self._generation_id = generation_id
+        self._encode = records.encode_frame
+        monkeypatch.setattr("antiphon.stores.log.journal.records.encode_frame", self.encode)
+
+    def encode(self, record: records.Record) -> bytes:
+        if self.on and record.generation_id == self._generation_id:
+            raise RuntimeError("bug")
+        return self._encode(record)
+
+
+async def test_a_fault_reaches_who_caused_it_and_nobody_else(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await reopened(tmp_path, clock)
+    for name in (GEN, OTHER):
+        await log.open(name, 1)
+    fault = Fault(monkeypatch, GEN)
+    async with asyncio.timeout(5):
+        outcomes = await asyncio.gather(
+            log.append(GEN, entries(META)), log.append(OTHER, entries(META)), log.expire(now=clock.now()), return_exceptions=True
+        )
+    assert [type(outcome) for outcome in outcomes] == [RuntimeError, type(None), int]
+    state = await log.state(GEN)
+    assert state is not None
+    assert state.seq == 0
+    fault.on = False
+    async with asyncio.timeout(5):
+        await log.append(GEN, entries(META, Delta("again")))
+        await log.append(OTHER, entries(Delta("b"), start=2))
+        await log.close()
+    log = await reopened(tmp_path, clock)
+    assert [(await log.open(name, 2)).text for name in (GEN, OTHER)] == ["again", "b"]
+    await log.close()
+
+
+async def test_a_fault_while_the_disk_is_made_good_keeps_nobody_from_writing(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    log = await reopened(tmp_path, clock)
+    disk.full = True
+    await log.open(GEN, 1)
+    disk.full = False
+    clock.advance(1)
+    fault = Fault(monkeypatch, GEN)
+    async with asyncio.timeout(5):
+        await log.open(OTHER, 1)
+        await log.append(OTHER, entries(META))
+    fault.on = False
+    await log.close()

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from antiphon.core.errors import Conflict
 from antiphon.core.ids import IdKind, KeyId, MessageId, ShareId, TenantId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Feedback, Owner
@@ -19,6 +20,7 @@ from tests.contracts.scene import Scene
 
 ACROSS_TENANTS = {
     "count_open": "how busy the server is",
+    "delete_user": "whether an owner is left",
     "due": "what the sweeper may claim",
     "end_session": "a secret",
     "ensure_owner": "the first start",
@@ -110,6 +112,9 @@ async def use_accounts(scene: Scene) -> None:
     await accounts.keys(tenant.id, user.id)
     await accounts.revoke_key(tenant.id, key.id, now=now)
     await accounts.disable_user(user.id)
+    other = await scene.user(tenant, "boss", UserRole.OWNER)
+    with pytest.raises(Conflict):
+        await accounts.delete_user(other.id)
 
 
 async def use_conversations_and_generations(scene: Scene) -> None:
@@ -126,6 +131,7 @@ async def use_conversations_and_generations(scene: Scene) -> None:
     await generations.finalise(scene.end(turn, 1, "half", finish_reason="length"))
     await generations.get(owner, turn.generation_id)
     await generations.count_open()
+    await generations.now()
     more = await generations.accept(scene.turn(owner, head.id, ContinueMessage(turn.message_id)))
     await scene.finish(more)
     await scene.exchange(owner, head.id)

@@ -25,7 +25,7 @@ from antiphon.app.wiring import Server, open_server
 from antiphon.core.errors import AntiphonError, ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.edge.http import build_app
 from antiphon.edge.metrics import watch_event_loop
-from antiphon.edge.server import HttpServer
+from antiphon.edge.server import HttpServer, tune_collector
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +59,7 @@ async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, rea
         await server.runner.start()
         async with _listening(server, config) as port, _background(server):
             if await _until_ready(server, stop):
+                tune_collector()
                 url = config.server.public_url or local_url(config.server.host, port)
                 link = await _owner_link(server, config, url)
                 await asyncio.to_thread(_announce, hold, ready_file, url, link)
@@ -66,6 +67,7 @@ async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, rea
             log.info("draining", grace_seconds=config.timing.drain_seconds)
             server.services.state.drain()
             await server.runner.drain(config.timing.drain_seconds)
+            server.services.state.leave()
     return 0
 
 
@@ -131,13 +133,17 @@ async def _listening(server: Server, config: Config) -> AsyncGenerator[int]:
 
 @asynccontextmanager
 async def _background(server: Server) -> AsyncGenerator[None]:
-    lag = asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag")
+    tasks = (
+        asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag"),
+        asyncio.create_task(server.upkeep.run_for_ever(), name="upkeep"),
+    )
     try:
         yield
     finally:
-        lag.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await lag
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def _owner_link(server: Server, config: Config, url: str) -> str:

@@ -30,14 +30,17 @@ from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
+from antiphon.orchestrator.upkeep import Upkeep
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.custody.sql import SqlCustody
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
+from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.transfers.base import Transfers
@@ -55,6 +58,7 @@ class Server:
     gateway: Gateway
     runner: Runner
     accounts: Accounts
+    upkeep: Upkeep
 
 
 @asynccontextmanager
@@ -121,11 +125,14 @@ async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[S
         )
         runner = Runner(ports)
         accounts = SqlAccounts(database)
+        custody = SqlCustody(database)
         services = EdgeServices(
             accounts=accounts,
             conversations=ports.conversations,
             generations=ports.generations,
             transfers=SqlTransfers(database),
+            shares=SqlShares(database),
+            custody=custody,
             log=log,
             desk=TurnDesk(ports, runner),
             runner=runner,
@@ -142,7 +149,8 @@ async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[S
             version=__version__,
             state=ServerState(store_takes_writes=WriteProbe(database, clock)),
         )
-        yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts)
+        upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds)
+        yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep)
 
 
 def is_loopback(host: str) -> bool:

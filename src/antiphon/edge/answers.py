@@ -64,6 +64,8 @@ class ConversationAnswer:
     temporary: bool
     created_at: str
     updated_at: str
+    title_source: str
+    folder: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,8 @@ def conversation_answer(conversation: Conversation) -> ConversationAnswer:
         temporary=conversation.temporary,
         created_at=rfc3339(conversation.created_at),
         updated_at=rfc3339(conversation.updated_at),
+        title_source=conversation.title_source.value,
+        folder=conversation.folder,
     )
 
 

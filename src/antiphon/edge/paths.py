@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from antiphon.core.errors import BadCursor, NotFound
-from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MessageId, is_id
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MessageId, ShareId, is_id
 from antiphon.edge.body import check_text
 
 
@@ -43,6 +43,10 @@ def _key(key_id: Annotated[str, Path()]) -> KeyId:
     return KeyId(_checked(key_id, IdKind.KEY))
 
 
+def _share(share_id: Annotated[str, Path()]) -> ShareId:
+    return ShareId(_checked(share_id, IdKind.SHARE))
+
+
 def _page_cursor(after: Annotated[str | None, Query(max_length=512)] = None) -> str | None:
     return None if after is None else check_text(after)
 
@@ -60,6 +64,7 @@ def _before(before: Annotated[str | None, Query()] = None) -> MessageId | None:
 ConversationPath = Annotated[ConversationId, Depends(_conversation)]
 MessagePath = Annotated[MessageId, Depends(_message)]
 GenerationPath = Annotated[GenerationId, Depends(_generation)]
+SharePath = Annotated[ShareId, Depends(_share)]
 KeyPath = Annotated[KeyId, Depends(_key)]
 PageCursor = Annotated[str | None, Depends(_page_cursor)]
 Leaf = Annotated[MessageId | None, Depends(_leaf)]

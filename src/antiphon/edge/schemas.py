@@ -58,6 +58,13 @@ class ConversationChange(Strict):
     pinned: bool | None = None
     archived: bool | None = None
     current_leaf_id: IdText | None = None
+    folder: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
+
+
+class RetentionChange(Strict):
+    """``days`` null keeps for ever."""
+
+    days: Annotated[int, Field(ge=1, le=36_500)] | None
 
 
 class Params(Strict):

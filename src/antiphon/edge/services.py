@@ -17,8 +17,10 @@ from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.conversations.base import Conversations
+from antiphon.stores.custody.base import Custody
 from antiphon.stores.generations.base import Generations
 from antiphon.stores.log.base import GenerationLog
+from antiphon.stores.shares.base import Shares
 from antiphon.stores.transfers.base import Transfers
 
 
@@ -69,6 +71,8 @@ class EdgeServices:
     conversations: Conversations
     generations: Generations
     transfers: Transfers
+    shares: Shares
+    custody: Custody
     log: GenerationLog
     desk: TurnDesk
     runner: Runner

@@ -4,9 +4,41 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from antiphon.edge.routes import account, admin, conversations, docs, generations, health, keys, messages, models, openai, session, transfer
+from antiphon.edge.routes import (
+    account,
+    admin,
+    conversations,
+    docs,
+    generations,
+    health,
+    keys,
+    messages,
+    models,
+    openai,
+    oversight,
+    search,
+    session,
+    shares,
+    transfer,
+)
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
     module.router
-    for module in (session, account, keys, conversations, messages, generations, transfer, models, openai, admin, health, docs)
+    for module in (
+        session,
+        account,
+        keys,
+        conversations,
+        messages,
+        generations,
+        search,
+        shares,
+        transfer,
+        models,
+        openai,
+        admin,
+        oversight,
+        health,
+        docs,
+    )
 )

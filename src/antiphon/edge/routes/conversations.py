@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.responses import Response
 
 from antiphon.core.errors import FieldFault, InvalidRequest
 from antiphon.core.ids import ConversationId, IdKind
-from antiphon.core.messages import Conversation
-from antiphon.edge.access import CHAT, Caller, GuardedRoute, OwnerOf, Services, guarded
+from antiphon.core.messages import Conversation, TitleSource
+from antiphon.edge.access import CHAT, Caller, CheckedQuery, GuardedRoute, OwnerOf, Services, guarded
 from antiphon.edge.answers import (
     ConversationAnswer,
     ConversationsAnswer,
@@ -22,12 +22,20 @@ from antiphon.edge.answers import (
     path_answer,
 )
 from antiphon.edge.paths import Before, ConversationPath, Leaf, PageCursor, PageLimit, message_id
-from antiphon.edge.schemas import ConversationChange, NewConversation
+from antiphon.edge.schemas import MAX_TITLE, ConversationChange, NewConversation
 from antiphon.edge.services import EdgeServices
-from antiphon.stores.conversations.base import ConversationPatch, Owner
+from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Owner
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], route_class=GuardedRoute)
 
+
+def _only(
+    pinned: bool | None = None, archived: bool | None = None, folder: Annotated[str | None, Query(max_length=MAX_TITLE)] = None
+) -> ConversationFilter:
+    return ConversationFilter(pinned=pinned, archived=archived, folder=folder)
+
+
+Only = Annotated[ConversationFilter, Depends(_only)]
 _ETAG = re.compile(r'"(\d{1,18})"\Z', re.ASCII)
 
 
@@ -46,6 +54,7 @@ async def create_conversation(
         tenant_id=caller.tenant_id,
         user_id=caller.user_id,
         title=wanted.title or "",
+        title_source=TitleSource.USER if wanted.title else TitleSource.AUTO,
         model=wanted.model,
         current_leaf_id=None,
         version=1,
@@ -60,11 +69,13 @@ async def create_conversation(
     return conversation_answer(conversation)
 
 
-@router.get("")
+@router.get("", dependencies=[CheckedQuery])
 @guarded(CHAT)
-async def list_conversations(owner: OwnerOf, services: Services, after: PageCursor, limit: PageLimit = 30) -> ConversationsAnswer:
-    """Conversations, the one used last first."""
-    page = await services.conversations.page(owner, limit=limit, after=after)
+async def list_conversations(
+    owner: OwnerOf, services: Services, after: PageCursor, only: Only, limit: PageLimit = 30
+) -> ConversationsAnswer:
+    """Conversations, the one used last first; of one folder, or only those (not) pinned or archived, where that is asked for."""
+    page = await services.conversations.page(owner, limit=limit, after=after, only=only)
     return ConversationsAnswer([conversation_answer(conversation) for conversation in page.conversations], page.next_cursor)
 
 
@@ -97,6 +108,7 @@ async def change_conversation(
         archived=body.archived,
         current_leaf_id=None if body.current_leaf_id is None else message_id(body.current_leaf_id),
         if_version=_version(if_match),
+        folder=_folder(body),
     )
     conversation = await services.conversations.update(
         Owner(caller.tenant_id, caller.user_id), conversation_id, patch, now=services.clock.now()
@@ -129,6 +141,13 @@ async def get_path(
 async def get_tree(conversation_id: ConversationPath, owner: OwnerOf, services: Services) -> TreeAnswer:
     """Every message of the conversation, without its text."""
     return TreeAnswer([node_answer(node) for node in await services.conversations.tree(owner, conversation_id)])
+
+
+def _folder(body: ConversationChange) -> str | None:
+    """The folder to move to, empty for none, ``None`` when the request does not say."""
+    if "folder" not in body.model_fields_set:
+        return None
+    return " ".join((body.folder or "").split())
 
 
 def _check_model(services: EdgeServices, plan_name: str, model: str) -> None:

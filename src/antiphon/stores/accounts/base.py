@@ -9,6 +9,8 @@ from typing import Protocol
 from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Tenant, User
 
+LAST_OWNER = "The last owner of a server cannot leave it."
+
 
 @dataclass(frozen=True, slots=True)
 class SessionOwner:
@@ -47,6 +49,13 @@ class Accounts(Protocol):
         ...
 
     async def disable_user(self, user_id: UserId) -> None: ...
+
+    async def delete_user(self, user_id: UserId) -> None:
+        """End an account for good: no sessions, links or keys, no name. Raises ``NotFound``, ``Conflict`` for the last owner.
+
+        The row stays, disabled and named by its id, since usage and audit refer to it.
+        """
+        ...
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         """A one-time sign-in link."""

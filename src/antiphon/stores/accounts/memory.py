@@ -9,7 +9,7 @@ from datetime import datetime
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
-from antiphon.stores.accounts.base import KeyOwner, SessionOwner
+from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, SessionOwner
 from antiphon.stores.memory import MemoryState, StoredKey, StoredToken
 
 
@@ -59,6 +59,18 @@ class MemoryAccounts:
 
     async def disable_user(self, user_id: UserId) -> None:
         self._state.users[user_id] = replace(await self.user(user_id), disabled=True)
+
+    async def delete_user(self, user_id: UserId) -> None:
+        state = self._state
+        user = await self.user(user_id)
+        if user.role is UserRole.OWNER and not any(
+            one.role is UserRole.OWNER and not one.disabled and one.id != user_id for one in state.users.values()
+        ):
+            raise Conflict(LAST_OWNER)
+        state.users[user_id] = replace(user, name=user.id, disabled=True)
+        state.sessions = {token: one for token, one in state.sessions.items() if one.user_id != user_id}
+        state.links = {token: one for token, one in state.links.items() if one.user_id != user_id}
+        state.keys = {name: one for name, one in state.keys.items() if one.key.user_id != user_id}
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         await self.user(user_id)

@@ -11,7 +11,7 @@ from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
-from antiphon.stores.accounts.base import KeyOwner, SessionOwner
+from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, SessionOwner
 from antiphon.stores.sql import rows
 from antiphon.stores.sql.base import Database, across_tenants
 from antiphon.stores.sql.tables import api_keys, links, sessions, tenants, users
@@ -65,6 +65,20 @@ class SqlAccounts:
             tx.execute(users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id).values(disabled=1))
 
         await self._db.write(disable)
+
+    async def delete_user(self, user_id: UserId) -> None:
+        owners = sa.select(users.c.id).where(users.c.role == UserRole.OWNER.value, users.c.disabled == 0)
+
+        def end(tx: sa.Connection) -> None:
+            user = _select_user(tx, user_id)
+            if user.role is UserRole.OWNER and not {*tx.execute(across_tenants(owners, "delete_user")).scalars()} - {user_id}:
+                raise Conflict(LAST_OWNER)
+            for table in (sessions, links, api_keys):
+                tx.execute(table.delete().where(table.c.tenant_id == user.tenant_id, table.c.user_id == user.id))
+            named = users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id)
+            tx.execute(named.values(name=user.id, disabled=1))
+
+        await self._db.write(end)
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         def insert(tx: sa.Connection) -> None:

@@ -147,20 +147,52 @@ class JournalLog:
 
     async def _flush(self) -> None:
         """Write, then show, what is pending, until nothing is. Callers may be cancelled; what they enqueued still happens."""
+        batch: list[_Pending | _Sweep] = []
         try:
             while self._pending:
                 batch, self._pending = self._pending, []
-                await self._persist([item for item in batch if isinstance(item, _Pending)])
-                for item in batch:
-                    if isinstance(item, _Pending):
-                        item.publish()
-                if any(isinstance(item, _Sweep) for item in batch):
-                    await self._remove_unused_segments()
-                for item in batch:
-                    if not item.done.done():
-                        item.done.set_result(None)
+                await self._settle(batch)
         finally:
             self._flushing = None
+            for item in batch:
+                item.done.cancel()  # nothing to do unless this task was cancelled
+
+    async def _settle(self, batch: Sequence[_Pending | _Sweep]) -> None:
+        """Write and show ``batch``, and tell everybody who waits for it how that went."""
+        writes = [item for item in batch if isinstance(item, _Pending)]
+        try:
+            await self._persist(writes)
+        except Exception as error:
+            if len(batch) > 1:  # one of them is at fault; the others must not pay for it
+                for item in batch:
+                    await self._settle([item])
+                return
+            self._refuse(batch[0], error)
+            return
+        for item in batch:
+            try:
+                await self._carry_out(item)
+            except Exception as error:  # noqa: BLE001 - it belongs to the caller who waits
+                self._refuse(item, error)
+            else:
+                if not item.done.done():
+                    item.done.set_result(None)
+
+    async def _carry_out(self, item: _Pending | _Sweep) -> None:
+        if isinstance(item, _Pending):
+            item.publish()
+        else:
+            await self._remove_unused_segments()
+
+    def _refuse(self, item: _Pending | _Sweep, error: Exception) -> None:
+        """Tell who waits for ``item`` that it did not happen, so that the same may be tried again."""
+        _logger.error("journal_failed", exc_info=error)
+        log = self._shelf.get(item.generation_id) if isinstance(item, _Pending) else None
+        if log is not None:
+            log.take_back()
+        if not item.done.done():
+            item.done.set_exception(error)
+            item.done.exception()  # a caller that was cancelled asks no more
 
     async def _persist(self, batch: Sequence[_Pending]) -> None:
         """Write the batch, with what the disk missed before; when the disk refuses, remember what it misses now."""
@@ -180,6 +212,13 @@ class JournalLog:
             if not self.degraded:
                 _logger.warning("journal_degraded", errno=error.errno)
             self.degraded = True
+            return
+        except Exception as error:
+            if not caught_up:
+                raise
+            _logger.error("journal_not_made_good", logs=len(caught_up), exc_info=error)
+            self._missed -= caught_up
+            await self._persist(batch)
             return
         self._missed.clear()
         living = {generation_id for generation_id in named | caught_up if self._shelf.get(generation_id) is not None}

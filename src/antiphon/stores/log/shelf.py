@@ -105,6 +105,10 @@ class GenerationEntries:
     def trust_published(self) -> None:
         """Let a writer go on where the published entries end; for a log that was replayed."""
         self.claimed_epoch = max(self.claimed_epoch, self.epoch)
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Forget what was admitted and never published."""
         self.accepted_seq, self.accepted_terminal = self.seq, self.terminal is not None
 
     def fold(self) -> None:

@@ -10,8 +10,6 @@ import sqlalchemy as sa
 
 from antiphon.stores.sql.base import Value
 
-_Row = tuple[Any, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
@@ -33,7 +31,7 @@ class Prepared:
         self._options: dict[str, str] = {"across_tenants": across} if across else {}
         self._compiled: dict[str, _Compiled] = {}
 
-    def run(self, tx: sa.Connection, values: Mapping[str, Value]) -> sa.CursorResult[_Row]:
+    def run(self, tx: sa.Connection, values: Mapping[str, Value]) -> sa.CursorResult[*tuple[Any, ...]]:
         """Execute with ``values``; names that the statement does not know are ignored."""
         compiled = self._compiled.get(tx.dialect.name) or self._compile(tx)
         merged = {**compiled.fixed, **values} if compiled.fixed else values
