@@ -14,7 +14,7 @@ from antiphon.core.messages import Role
 from antiphon.engines.base import BlockCopy, PromptMessage, ReplicaSpec, SampleRow, SequenceStep, StepPlan, prompt_sha256
 from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer, reference_token
 from antiphon.engines.reference_words import NASTY_GROUPS
-from tests.engines.driving import complete, text_of
+from tests.engines.driving import Lane, complete, run, text_of
 
 SPEC = ReplicaSpec(pool="test", engine="reference", model="reference", model_path="")
 NASTY = ReplicaSpec(pool="test", engine="reference", model="reference", model_path="", vocabulary="nasty")
@@ -42,6 +42,8 @@ def test_answers_are_words_and_depend_on_the_prompt_alone() -> None:
     sampling = Sampling(max_tokens=40)
     together = complete(ReferenceExecutor(SPEC), prompts, sampling)
     alone = [complete(ReferenceExecutor(SPEC), [prompt], sampling)[0] for prompt in prompts]
+    lanes = [Lane(prompts[0], cached=True), Lane(prompts[1], swap_at=5), Lane(prompts[2], chunk=3), Lane(prompts[3])]
+    assert run(ReferenceExecutor(SPEC), lanes, sampling, rows=4) == alone
     resumed = complete(ReferenceExecutor(SPEC), prompts, sampling, already=[output[:17] for output in together], chunk=5)
     assert together == alone == resumed
     assert len({tuple(output) for output in together}) == 4

@@ -66,3 +66,24 @@ def test_control_tokens_render_as_nothing_and_split_no_character() -> None:
     half, rest = "é".encode()[:1], "é".encode()[1:]
     stream = ByteTextStream([half, b"<|im_end|>", rest].__getitem__, (), frozenset({1}))
     assert [stream.push(0), stream.push(1), stream.push(2)] == ["", "", "é"]
+
+
+def test_an_answer_cut_in_mid_character_ends_before_it() -> None:
+    boat = "⛵".encode()
+    stream = ByteTextStream([b"a", boat[:2], boat[2:]].__getitem__, ["b"])
+    assert [stream.push(0), stream.push(1)] == ["a", ""]
+    assert stream.finish() == ""
+
+
+def test_a_stop_string_may_begin_inside_a_character_s_bytes_and_span_tokens() -> None:
+    stop = "é⛵"
+    data = f"x{stop}y".encode()
+    stream = ByteTextStream([bytes([value]) for value in data].__getitem__, [stop])
+    assert "".join(stream.push(index) for index in range(len(data) - 1)) == "x"
+    assert stream.stopped
+
+
+def test_a_token_that_completes_a_stop_string_and_goes_on_shows_nothing_of_it() -> None:
+    stream = ByteTextStream([b"one ", b"two###three"].__getitem__, ["##", "###t"])
+    assert stream.push(0) + stream.push(1) == "one two"
+    assert stream.stopped

@@ -139,6 +139,9 @@ class ReferenceExecutor:
         for swap in (*plan.swap_out, *plan.swap_in):
             if not (0 <= swap.device_block < self._shape.blocks and 0 <= swap.host_slot < self._shape.host_slots):
                 raise EngineFailed("A swap names a block or a slot that does not exist.")
+        for copy in plan.copies:
+            if not (0 <= copy.source_block < self._shape.blocks and 0 <= copy.target_block < self._shape.blocks):
+                raise EngineFailed("A copy names a block that does not exist.")
         for swap in plan.swap_out:
             self._slots[swap.host_slot] = self._cells[swap.device_block]
         for swap in plan.swap_in:
