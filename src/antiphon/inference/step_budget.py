@@ -18,11 +18,13 @@ class StepTargets:
     """How long a step may take, in seconds, and how many tokens it may hold at most.
 
     Beside decode rows a step takes at most ``inter_token_s``, or ``stretch`` times what it would take without prefill
-    where that is more. Where many short prompts wait at once, together they may take ``burst`` times the share of one.
+    where that is more. A prompt that does not fit into one step takes ``long_share`` of that, since it disturbs many
+    steps. Where many short prompts wait at once, together they may take ``burst`` times the share of one.
     """
 
     inter_token_s: float = 0.05
     stretch: float = 2.2
+    long_share: float = 0.85
     burst: float = 1.6
     alone_s: float = 0.2
     prefill_tokens_beside_decode: int = 512
@@ -39,7 +41,7 @@ class StepBudget:
         share = max(targets.inter_token_s, targets.stretch * rows_s) - rows_s
         short = sum(model.chunk_seconds(past, tokens) <= share for past, tokens in waiting)
         self._short_s = share
-        self._left_s = share
+        self._left_s = share if load.rows == 0 else share * targets.long_share
         self._burst_s = share * min(math.sqrt(max(short, 1)), targets.burst)
         self._tokens = targets.prefill_tokens_beside_decode
         if load.rows == 0:
