@@ -35,6 +35,8 @@ from antiphon.inference.wire import (
 from benchmarks.chats import Chat, Played, Player
 
 READY_SECONDS = 120.0
+SILENCE_SECONDS = 90.0
+"""Without a frame for so long while something is open, a replica counts as hung."""
 
 
 @dataclass(slots=True)
@@ -127,8 +129,8 @@ class ReplicaClient:
     async def idle(self) -> ReplicaSnapshot:
         """The snapshot when nothing runs or waits and every command has been heard."""
         while self.snapshot is None or self.snapshot.running or self.snapshot.waiting or self.snapshot.last_handle < self._handles:
-            if not await self.changed(30.0):
-                raise RuntimeError("the replica is silent")
+            if not await self.changed(SILENCE_SECONDS):
+                raise RuntimeError(f"the replica is silent: {self.snapshot}")
         return self.snapshot
 
     # --- loads --------------------------------------------------------------------------------
@@ -159,9 +161,9 @@ class ReplicaClient:
             load.send_due()
             while not load.player.done and load.elapsed_s < stop_s and (until is None or not until(load.player)):
                 arrival = load.player.next_arrival_s
-                wait = min(30.0, stop_s - load.elapsed_s, math.inf if arrival is None else arrival - load.elapsed_s)
-                if not await self.changed(max(wait, 0.0)) and wait >= 30.0:
-                    raise RuntimeError("the replica is silent")
+                wait = min(SILENCE_SECONDS, stop_s - load.elapsed_s, math.inf if arrival is None else arrival - load.elapsed_s)
+                if not await self.changed(max(wait, 0.0)) and wait >= SILENCE_SECONDS:
+                    raise RuntimeError(f"the replica is silent: {self.snapshot}")
                 load.send_due()
         finally:
             self.on_frame = None
