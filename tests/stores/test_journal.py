@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import StaleEpoch, StoreUnavailable
@@ -370,10 +371,11 @@ async def test_a_fault_reaches_who_caused_it_and_nobody_else(tmp_path: Path, clo
     for name in (GEN, OTHER):
         await log.open(name, 1)
     fault = Fault(monkeypatch, GEN)
-    async with asyncio.timeout(5):
-        outcomes = await asyncio.gather(
-            log.append(GEN, entries(META)), log.append(OTHER, entries(META)), log.expire(now=clock.now()), return_exceptions=True
-        )
+    with capture_logs():
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(
+                log.append(GEN, entries(META)), log.append(OTHER, entries(META)), log.expire(now=clock.now()), return_exceptions=True
+            )
     assert [type(outcome) for outcome in outcomes] == [RuntimeError, type(None), int]
     state = await log.state(GEN)
     assert state is not None
@@ -398,8 +400,9 @@ async def test_a_fault_while_the_disk_is_made_good_keeps_nobody_from_writing(
     disk.full = False
     clock.advance(1)
     fault = Fault(monkeypatch, GEN)
-    async with asyncio.timeout(5):
-        await log.open(OTHER, 1)
-        await log.append(OTHER, entries(META))
+    with capture_logs():
+        async with asyncio.timeout(5):
+            await log.open(OTHER, 1)
+            await log.append(OTHER, entries(META))
     fault.on = False
     await log.close()

@@ -162,7 +162,7 @@ class JournalLog:
         writes = [item for item in batch if isinstance(item, _Pending)]
         try:
             await self._persist(writes)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller who waits
             if len(batch) > 1:  # one of them is at fault; the others must not pay for it
                 for item in batch:
                     await self._settle([item])
@@ -186,13 +186,13 @@ class JournalLog:
 
     def _refuse(self, item: _Pending | _Sweep, error: Exception) -> None:
         """Tell who waits for ``item`` that it did not happen, so that the same may be tried again."""
-        _logger.error("journal_failed", exc_info=error)
         log = self._shelf.get(item.generation_id) if isinstance(item, _Pending) else None
         if log is not None:
             log.take_back()
         if not item.done.done():
             item.done.set_exception(error)
             item.done.exception()  # a caller that was cancelled asks no more
+        _logger.error("journal_failed", exc_info=error)
 
     async def _persist(self, batch: Sequence[_Pending]) -> None:
         """Write the batch, with what the disk missed before; when the disk refuses, remember what it misses now."""
