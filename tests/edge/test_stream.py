@@ -322,11 +322,20 @@ async def test_drain_sends_readers_elsewhere(gateway: Gateway) -> None:
         sent = await person.send(await person.conversation(), model="slow", params={"max_tokens": 200})
         reading = asyncio.create_task(person.read(sent["generation_id"]))
         await site.until_text(sent["generation_id"])
+        await _until(lambda: site.app.streams.tails.running == 1)
         site.services.state.drain()
         async with asyncio.timeout(2):
             events = await reading
         assert events[-1].name == "reconnect"
         assert json.loads(events[-1].data)["after_ms"] >= 500
+        returning = asyncio.create_task(person.read(sent["generation_id"], logged(events)[-1].last_event_id))
+        held = len(text_of(events))
+        await site.until_text(sent["generation_id"], held + 20)
+        site.services.state.leave()
+        async with asyncio.timeout(2):
+            more = await returning
+        assert more[-1].name == "reconnect"
+        assert logged(more)[0].name == "delta"
         assert (await person.http.get("/readyz")).status_code == 503
         assert (await person.http.get("/healthz")).status_code == 200
     finally:

@@ -59,10 +59,14 @@ vocabulary = "{vocabulary}"
 
 @dataclass(slots=True)
 class Server:
-    """One data folder and the process that serves it; ``start`` may be called again after the process is gone."""
+    """One data folder and the process that serves it; ``start`` may be called again after the process is gone.
+
+    ``port`` 0 lets each start pick one.
+    """
 
     data: Path
     config: str
+    port: int = 0
     process: subprocess.Popen[str] | None = None
     url: str = ""
     link: str = ""
@@ -81,7 +85,7 @@ class Server:
                     "antiphon",
                     "serve",
                     "--port",
-                    "0",
+                    str(self.port),
                     "--data",
                     str(self.data),
                     *self._config_flag,

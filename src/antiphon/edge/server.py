@@ -56,6 +56,7 @@ class BoundedHttp(HttpToolsProtocol):
     _unparsed_bytes = 0
     _ignored_bytes = 0
     _tell_lost: Callable[[], None] | None = None
+    _held_back = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -71,15 +72,28 @@ class BoundedHttp(HttpToolsProtocol):
             tell()
 
     def watch(self, tell: Callable[[], None] | None) -> bool:
-        """See ``edge.connection.Line``. A stream may last for hours, so the request's headers go."""
+        """See ``edge.connection.Line``."""
         self._tell_lost = tell
-        if tell is not None:
-            self.scope["headers"] = self.headers = []
-            self.url = b""
+        if tell is None and self._held_back:
+            self.loop.call_soon(self._go_on)
         return self.parser is not None
+
+    def _hold_back(self, data: bytes) -> None:
+        """Keep what is sent behind a stream for later. To stop reading, as uvicorn does, would hide that the client leaves."""
+        self._held_back += data
+        if len(self._held_back) > HEADER_BYTES:
+            self.transport.abort()
+
+    def _go_on(self) -> None:
+        data, self._held_back = self._held_back, b""
+        if not self.transport.is_closing():
+            self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         """Parse in pieces while headers are read, so that what the parser holds back stays bounded."""
+        if self._tell_lost is not None and not self._in_body:
+            self._hold_back(data)
+            return
         if self._deadline is None and not self._in_body:
             self._arm(self.header_seconds)
         while data and not self.transport.is_closing():

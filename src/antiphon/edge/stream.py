@@ -95,6 +95,7 @@ class EventStream(Reader):
     """
 
     __slots__ = (
+        "_came_late",
         "_caught_up",
         "_connection",
         "_headers",
@@ -122,6 +123,7 @@ class EventStream(Reader):
         self._headers = headers
         self._number = 0
         self._placed = False
+        self._came_late = streams.services.state.draining
         self._caught_up = False
         self._ping_due = False
         self._shown: LiveState | None = None
@@ -160,7 +162,7 @@ class EventStream(Reader):
     async def _run(self) -> None:
         """Write until the terminal event, the client's leaving, a revoked credential, or drain."""
         while not self._connection.gone and not self._standing.revoked:
-            if self._services.state.draining or self._tail.failed:
+            if self._must_go():
                 spread = self._number * 97 % _RECONNECT_SPREAD_MS
                 await self._write(sse.encode_live(Reconnect(_RECONNECT_AFTER_MS + spread)))
                 return
@@ -176,6 +178,10 @@ class EventStream(Reader):
                 if self._ping_due:
                     await self._write(sse.PING)
                 await self.wait()
+
+    def _must_go(self) -> bool:
+        state = self._services.state
+        return state.leaving or (state.draining and not self._came_late) or self._tail.failed
 
     async def _step(self) -> _Progress:
         if not self._tail.started:
