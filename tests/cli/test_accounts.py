@@ -26,6 +26,14 @@ def test_a_key_is_alone_on_stdout_and_listed_without_its_secret(antiphon: Antiph
     assert created.out.strip() not in antiphon("keys", "list").out
 
 
+def test_a_key_for_a_folder_that_no_server_has_used_says_so(antiphon: Antiphon, tmp_path: Path) -> None:
+    first, second = antiphon("keys", "create", "--name", "a"), antiphon("keys", "create", "--name", "b")
+    assert str(tmp_path / ".local/share/antiphon") in first.err
+    assert re.fullmatch(r"ak_[A-Za-z0-9_-]+\n", first.out)
+    assert second.err == ""
+    assert antiphon("keys", "create", "--name", "c", "--data", str(tmp_path / "named")).err == ""
+
+
 def test_a_key_of_a_user_with_scopes_is_revoked(antiphon: Antiphon) -> None:
     user = antiphon("users", "create", "ada", "--role", "admin").out.strip()
     assert is_id(user, IdKind.USER)

@@ -64,6 +64,13 @@ def test_a_refusal_is_exit_code_1(antiphon: Antiphon) -> None:
     assert (outcome.code, outcome.err) == (1, "antiphon: Sign in. (unauthenticated)\n")
 
 
+def test_a_server_that_is_not_there_is_named(antiphon: Antiphon, free_port: int) -> None:
+    outcome = antiphon("chat", "--url", f"http://127.0.0.1:{free_port}", "--key", "ak_1", "hi")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"antiphon: http://127.0.0.1:{free_port}: Connection refused\n")
+    assert all(hint in outcome.err for hint in ("antiphon serve", "--url", "ANTIPHON_URL"))
+
+
 def test_no_key_is_usage(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTIPHON_KEY", raising=False)
     outcome = antiphon("chat", "hi")

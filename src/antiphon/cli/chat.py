@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _converse(client, arguments.model)
     except ClientError as error:
         print(f"antiphon: {error}", file=sys.stderr)
+        if isinstance(error.__cause__, ConnectionRefusedError | socket.gaierror):
+            print("Start a server with `antiphon serve`, or name another with --url or ANTIPHON_URL.", file=sys.stderr)
         return 1
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from antiphon.cli.arguments import add_config_flags, add_json_flag, administer, config_of, print_rows
@@ -36,7 +38,12 @@ def add(commands: Commands) -> None:
 
 def _create(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
-    print(administer(config, lambda admin: admin.create_key(arguments.name, user=arguments.user, scopes=arguments.scopes)))
+    unused = not config.store.sqlite_path.exists()
+    key = administer(config, lambda admin: admin.create_key(arguments.name, user=arguments.user, scopes=arguments.scopes))
+    if unused and arguments.data is None and not os.environ.get("ANTIPHON_DATA"):
+        folder = config.store.sqlite_path.parent
+        print(f"antiphon: {folder} is new; the key is for a server with this data folder (--data names another)", file=sys.stderr)
+    print(key)
     return 0
 
 

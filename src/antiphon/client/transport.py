@@ -50,9 +50,14 @@ class Transport:
                     raise _problem(answer)
                 yield answer
         except (OSError, http.client.HTTPException) as error:
-            raise ConnectionLost(f"{self._host}: {error or type(error).__name__}") from error
+            raise ConnectionLost(f"{self._address(connection)}: {_reason(error)}") from error
         finally:
             connection.close()
+
+    def _address(self, connection: http.client.HTTPConnection) -> str:
+        scheme = "https" if isinstance(connection, http.client.HTTPSConnection) else "http"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{connection.port}"
 
     def call(self, method: str, path: str, shape: type[Shape], body: Mapping[str, object] | None = None) -> Shape:
         """The JSON answer as ``shape``; also raises ``ProtocolError``."""
@@ -62,6 +67,12 @@ class Transport:
             return msgspec.json.decode(text, type=shape)
         except msgspec.MsgspecError as error:
             raise ProtocolError(f"{method} {path} answered something else: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What happened, without the system's number for it."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error) or type(error).__name__
 
 
 def _problem(answer: http.client.HTTPResponse) -> ApiError:
