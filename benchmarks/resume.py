@@ -219,14 +219,12 @@ class InProcess:
         return opened
 
 
-def nasty_answer(seed: int, tokens: int) -> tuple[list[int], list[str]]:
-    """The reference engine's ids for a prompt of ``seed``, and the text each of them completes."""
+def answer_of(prompt: list[int], tokens: int) -> tuple[list[int], list[str]]:
+    """The reference engine's ids for a prompt, and the text that each of them completes."""
     executor = ReferenceExecutor(ReplicaSpec("p", "reference", "m", "", blocks=64, vocabulary="nasty"))
-    prompt = ReferenceTokenizer("nasty").encode(f"seed {seed}")
     sampling = Sampling(max_tokens=tokens)
     ids: list[int] = []
-    past = 0
-    new = list(prompt)
+    past, new = 0, list(prompt)
     text = ReferenceTokenizer("nasty").text_stream()
     pieces: list[str] = []
     for _ in range(tokens):
@@ -242,7 +240,7 @@ def nasty_answer(seed: int, tokens: int) -> tuple[list[int], list[str]]:
 
 async def write(log: GenerationLog, generation_id: GenerationId, seed: int, random: Random) -> str:
     """Append a whole answer; returns its text."""
-    ids, pieces = nasty_answer(seed, random.randrange(40, 90))
+    ids, pieces = answer_of(ReferenceTokenizer("nasty").encode(f"seed {seed}"), random.randrange(40, 90))
     await log.open(generation_id, 1)
     epoch, seq, takeover = 1, 1, random.randrange(len(ids)) if random.random() < 0.3 else -1
     await log.append(generation_id, [LogEntry(1, 1, Meta(generation_id, None, None, None, "m", "m"))])
