@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(240)]
 STREAMS = 200
 WORDS = 90
 GAP_P99_S = 3.0
+RECONNECT_WITHIN_S = 2.0
 
 
 @dataclass(slots=True)
@@ -72,8 +73,14 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
 
     port = urlsplit(server.url).port
     assert port is not None
+    told: list[float] = []
+    onlooker = threading.Thread(target=_until_told, args=(server.person(), readers[0].generation_id, told), daemon=True)
+    onlooker.start()
+    eventually(lambda: person.gauge("antiphon_streams_open") > STREAMS, within_s=10, what="one more reads")
     stopped_at = time.monotonic()
     assert server.stop() == 0
+    onlooker.join(timeout=10)
+    assert told[0] - stopped_at < RECONNECT_WITHIN_S
     server.port = port
     server.start()
     ready_s = time.monotonic() - stopped_at
@@ -86,6 +93,11 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
     p99 = gaps[int(STREAMS * 0.99) - 1]
     print(f"stop to ready {ready_s:.1f} s; gaps p50 {gaps[STREAMS // 2]:.2f} s, p99 {p99:.2f} s, max {gaps[-1]:.2f} s")
     assert p99 < GAP_P99_S
+
+
+def _until_told(person: Person, generation_id: str, told: list[float]) -> None:
+    """Note when the server asks this reader to come back."""
+    told.extend(time.monotonic() for event in person.events(generation_id) if event.kind == "reconnect")
 
 
 def _whole(person: Person, readers: list[Reader]) -> None:
