@@ -34,7 +34,7 @@ def _pool(name: str, tokens_per_s: float) -> PoolRuntime:
         prefill_tokens_per_s=PREFILL[name],
         vocabulary="nasty",
     )
-    return PoolRuntime(spec, replica, ReferenceTokenizer("nasty"))
+    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer("nasty"))
 
 
 @pytest.fixture(scope="session")

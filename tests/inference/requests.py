@@ -62,7 +62,7 @@ def reference_pool(
     return PoolRuntime(
         spec=PoolSpec(name, model, engine="reference", replicas=replicas, queue_limit=queue_limit),
         replica=ReplicaSpec(name, "reference", model, "", output_tokens_per_s=output_tokens_per_s, blocks=blocks),
-        tokenizer=ReferenceTokenizer(),
+        tokenizer=ReferenceTokenizer,
     )
 
 

@@ -192,7 +192,7 @@ async def test_a_model_that_cannot_be_served_says_why(tmp_path: Path) -> None:
     broken = PoolRuntime(
         PoolSpec("small", "no-such-model"),
         ReplicaSpec("small", "openvino", "no-such-model", str(tmp_path / "nothing")),
-        ReferenceTokenizer(),
+        ReferenceTokenizer,
     )
     gateway = Gateway([broken], SystemClock(), NullTelemetry(), runtime_dir=tmp_path)
     await gateway.start()

@@ -32,7 +32,7 @@ def reference_pool(name: str, tokens_per_s: float) -> PoolRuntime:
         output_tokens_per_s=tokens_per_s,
         vocabulary="nasty",
     )
-    return PoolRuntime(spec, replica, ReferenceTokenizer("nasty"))
+    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer("nasty"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,36 +1,28 @@
-"""``antiphon serve``: start, say so once, serve until a signal, drain, end."""
+"""``antiphon serve``: take the data folder, start the replicas, and while they load everything above them; serve; end.
+
+Little is imported here, so that the replicas start at once; ``serving`` holds the rest.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 
-import structlog
 import uvloop
 
-from antiphon import __version__
-from antiphon.app.admin import Admin, local_url
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder, DataFolderInUse, FolderHold
 from antiphon.app.logging import LogFormat, configure_logging
 from antiphon.app.models import pull_missing_default
-from antiphon.app.wiring import Server, open_server
-from antiphon.core.errors import AntiphonError, ConfigErrors, DiskFull, StoreUnavailable
-from antiphon.edge.http import build_app
-from antiphon.edge.metrics import watch_event_loop
-from antiphon.edge.server import HttpServer, tune_collector
+from antiphon.app.pool_wiring import open_gateway
+from antiphon.app.system import SystemClock
+from antiphon.core.errors import AntiphonError, ConfigErrors
+from antiphon.edge.metrics import PrometheusTelemetry
 
-log = structlog.get_logger(__name__)
-
-_READY_SECONDS = 600.0
-_PORTS_TRIED = 50
 _SAME_SIGNAL_S = 1.0
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -43,7 +35,8 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
         with DataFolder(config.data_dir).held() as hold:
             pull_missing_default(config.models_dir, config.pools)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(_serve(config, hold, log_format=log_format, ready_file=ready_file))
+                runner.run(_serve(config, hold, log_format=log_format, ready_file=ready_file))
+        return 0
     except (ConfigErrors, DataFolderInUse) as fault:
         sys.stderr.write(f"{fault}\n")
         return _EXIT_USAGE
@@ -52,23 +45,24 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
         return _EXIT_FAILED
 
 
-async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, ready_file: Path | None) -> int:
+async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, ready_file: Path | None) -> None:
     stop = _stop_event()
-    async with open_server(config, log_format) as server:
-        await server.gateway.start()
-        await server.runner.start()
-        async with _listening(server, config) as port, _background(server):
-            if await _until_ready(server, stop):
-                tune_collector()
-                url = config.server.public_url or local_url(config.server.host, port)
-                link = await _owner_link(server, config, url)
-                await asyncio.to_thread(_announce, hold, ready_file, url, link)
-                await stop.wait()
-            log.info("draining", grace_seconds=config.timing.drain_seconds)
-            server.services.state.drain()
-            await server.runner.drain(config.timing.drain_seconds)
-            server.services.state.leave()
-    return 0
+    clock, telemetry = SystemClock(), PrometheusTelemetry()
+    async with open_gateway(config, clock, telemetry, log_format) as gateway:
+        await asyncio.to_thread(_import_the_rest)
+        await gateway.tokenizers_read()
+
+        from antiphon.app.serving import serve_until
+        from antiphon.app.wiring import open_server
+
+        async with open_server(config, gateway, clock, telemetry) as server:
+            await serve_until(stop, server, config, hold, ready_file)
+
+
+def _import_the_rest() -> ModuleType:
+    import antiphon.app.serving
+
+    return antiphon.app.serving
 
 
 def _stop_event() -> asyncio.Event:
@@ -91,81 +85,3 @@ def _stop_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return stop
-
-
-async def _until_ready(server: Server, stop: asyncio.Event) -> bool:
-    """Whether every pool became ready before a stop was asked for. Raises what kept a pool from starting."""
-    ready = asyncio.create_task(server.gateway.wait_ready(_READY_SECONDS))
-    stopped = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({ready, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            ready.result()
-            return True
-        return False
-    finally:
-        for task in (ready, stopped):
-            task.cancel()
-        await asyncio.gather(ready, stopped, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _listening(server: Server, config: Config) -> AsyncGenerator[int]:
-    """Serve HTTP and yield the port; where nobody chose the port, the next free one will do."""
-    app = build_app(server.services)
-    first = config.server.port
-    last = first + _PORTS_TRIED if config.server.next_free_port and first else first
-    for port in range(first, min(last, 65_535) + 1):
-        http = HttpServer(app, config.server.host, port)
-        try:
-            bound = await http.start()
-        except OSError as failure:
-            if port < last:
-                continue
-            reason = f"cannot listen on {config.server.host}:{port}: {failure.strerror or failure}"
-            raise ConfigErrors([("server.port", reason)]) from failure
-        try:
-            yield bound
-        finally:
-            await http.stop()
-        return
-
-
-@asynccontextmanager
-async def _background(server: Server) -> AsyncGenerator[None]:
-    tasks = (
-        asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag"),
-        asyncio.create_task(server.upkeep.run_for_ever(), name="upkeep"),
-    )
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-async def _owner_link(server: Server, config: Config, url: str) -> str:
-    """A fresh sign-in link for the owner, who is made on the first start; the bare address where the store takes no writes.
-
-    A full disk must not keep people from what is stored.
-    """
-    try:
-        return await Admin(server.accounts, config, server.services.clock, server.services.ids).link(user=None, url=url)
-    except (DiskFull, StoreUnavailable) as failure:
-        log.warning("no_sign_in_link", reason=failure.detail)
-        return f"{url}/"
-
-
-def _announce(hold: FolderHold, ready_file: Path | None, url: str, link: str) -> None:
-    """The one line on stdout, the address for commands, and the ready file, written atomically. Blocking."""
-    hold.publish(url)
-    if ready_file is not None:
-        content = json.dumps({"url": url, "link": link, "pid": os.getpid(), "version": __version__})
-        staged = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
-        staged.touch(mode=0o600)
-        staged.write_text(content + "\n")
-        staged.replace(ready_file)
-    sys.stdout.write(f"Antiphon is ready: {link}\n")
-    sys.stdout.flush()

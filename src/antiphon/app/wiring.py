@@ -1,11 +1,7 @@
-"""From a configuration to objects: the one module that names concrete drivers."""
+"""From a configuration to objects: with ``pool_wiring`` and ``worker`` all that names concrete drivers."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import os
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,18 +10,11 @@ from pathlib import Path
 from antiphon import __version__
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
-from antiphon.app.logging import LogFormat
-from antiphon.app.models import model_folder
-from antiphon.app.system import SystemClock, SystemIds
+from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
-from antiphon.core.errors import ConfigErrors
-from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.services import EdgeServices, ServerState
-from antiphon.engines.base import ReplicaSpec, Tokenizer
-from antiphon.engines.reference import ReferenceTokenizer
-from antiphon.engines.tokenizer import load_tokenizer
-from antiphon.inference.gateway import Gateway, PoolRuntime
+from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
@@ -52,7 +41,7 @@ _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Everything a serving process holds, open. The gateway's replicas and the runner are not started yet."""
+    """Everything a serving process holds, open. The runner is not started yet."""
 
     services: EdgeServices
     gateway: Gateway
@@ -95,21 +84,18 @@ async def open_stores(config: Config) -> AsyncGenerator[Stores]:
 
 
 @asynccontextmanager
-async def open_server(config: Config, log_format: LogFormat) -> AsyncGenerator[Server]:
-    """Open store and log, and build every plane over them; closed in the opposite order, whatever happens in between.
+async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry: PrometheusTelemetry) -> AsyncGenerator[Server]:
+    """Open store and log, and build the planes above ``gateway``; closed in the opposite order, whatever happens in between.
 
-    Raises ``ModelUnusable`` for a pool whose model is missing, ``StoreUnavailable`` or ``DiskFull``.
+    Raises ``StoreUnavailable`` or ``DiskFull``.
     """
-    clock, ids, telemetry = SystemClock(), SystemIds(), PrometheusTelemetry()
+    ids = SystemIds()
     async with AsyncExitStack() as stack:
-        pools = await asyncio.to_thread(lambda: tuple(_pool_runtime(spec, config.models_dir) for spec in config.pools))
         database = SqliteDatabase(config.store.sqlite_path)
         await database.open()
         stack.push_async_callback(database.close)
         log = await _open_log(config, clock)
         stack.push_async_callback(log.close)
-        gateway = Gateway(pools, clock, telemetry, runtime_dir=_runtime_folder(config.data_dir), log_format=log_format)
-        stack.push_async_callback(gateway.close)
         plans = {plan.name: plan for plan in config.plans}
         ports = Ports(
             conversations=SqlConversations(database),
@@ -162,37 +148,3 @@ async def _open_log(config: Config, clock: Clock) -> GenerationLog:
     if config.log.scheme == "memory":
         return MemoryLog(clock, config.timing.log_seconds)
     return await JournalLog.open_folder(DataFolder(config.data_dir).log, clock, config.timing.log_seconds)
-
-
-def _pool_runtime(spec: PoolSpec, models_folder: Path) -> PoolRuntime:
-    """Blocking: reads the pool's tokenizer."""
-    if spec.engine == "reference":
-        return PoolRuntime(spec, _replica_spec(spec, ""), ReferenceTokenizer(spec.vocabulary))
-    if spec.engine == "openvino":
-        folder = model_folder(models_folder, spec.model)
-        tokenizer: Tokenizer = load_tokenizer(folder)
-        return PoolRuntime(spec, _replica_spec(spec, str(folder)), tokenizer)
-    raise ConfigErrors([(f"pools.{spec.name}.engine", f"{spec.engine!r} is not available in this version")])
-
-
-def _replica_spec(spec: PoolSpec, model_path: str) -> ReplicaSpec:
-    assert spec.engine in {"openvino", "reference"}
-    return ReplicaSpec(
-        pool=spec.name,
-        engine="reference" if spec.engine == "reference" else "openvino",
-        model=spec.model,
-        model_path=model_path,
-        precision=spec.precision,
-        kv_bytes=spec.kv_bytes,
-        context_tokens=spec.context_tokens,
-        prefill_tokens_per_s=spec.prefill_tokens_per_s,
-        output_tokens_per_s=spec.output_tokens_per_s,
-        blocks=spec.blocks,
-        vocabulary=spec.vocabulary,
-    )
-
-
-def _runtime_folder(data: Path) -> Path:
-    """A short private folder for sockets, the same for every start on this data folder, so that a restart finds what to remove."""
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    return base / f"antiphon-{os.getuid()}-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]}"

@@ -126,7 +126,12 @@ class Gateway:
         raise Forbidden("Your plan does not include this model.")
 
     def tokenizer(self, pool: str) -> Tokenizer:
-        return self._pool(pool).runtime.tokenizer
+        """The tokenizer of a pool. Blocks until it is read; ``tokenizers_read`` has waited for that."""
+        return self._pool(pool).runtime.tokenizer()
+
+    async def tokenizers_read(self) -> None:
+        """Wait until every pool's tokenizer is there; raises ``ModelUnusable`` when one cannot be read."""
+        await asyncio.gather(*(asyncio.to_thread(pool.runtime.tokenizer) for pool in self._pools.values()))
 
     # --- requests -----------------------------------------------------------------------------
 

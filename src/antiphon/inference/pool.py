@@ -42,11 +42,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PoolRuntime:
-    """A configured pool, ready to be started."""
+    """A configured pool, ready to be started. ``tokenizer`` gives the pool's tokenizer, and may block while it is being read."""
 
     spec: PoolSpec
     replica: ReplicaSpec
-    tokenizer: Tokenizer
+    tokenizer: Callable[[], Tokenizer]
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,84 @@
+"""The configured pools, their replicas starting: everything that a start waits for, and little else to import."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from antiphon.app.config import Config
+from antiphon.app.logging import LogFormat
+from antiphon.app.models import model_folder
+from antiphon.core.clock import Clock
+from antiphon.core.errors import ConfigErrors
+from antiphon.core.pools import PoolSpec
+from antiphon.core.telemetry import Telemetry
+from antiphon.engines.base import ReplicaSpec, Tokenizer
+from antiphon.inference.gateway import Gateway, PoolRuntime
+
+
+@asynccontextmanager
+async def open_gateway(config: Config, clock: Clock, telemetry: Telemetry, log_format: LogFormat) -> AsyncGenerator[Gateway]:
+    """A gateway whose replicas are starting; their tokenizers are being read in threads meanwhile.
+
+    Raises ``ModelUnusable`` for a pool whose model is missing.
+    """
+    with ThreadPoolExecutor(max(1, len(config.pools)), thread_name_prefix="tokenizer") as threads:
+        pools = [_pool_runtime(spec, config, threads) for spec in config.pools]
+        gateway = Gateway(pools, clock, telemetry, runtime_dir=_runtime_folder(config.data_dir), log_format=log_format)
+        try:
+            await gateway.start()
+            yield gateway
+        finally:
+            await gateway.close()
+
+
+def _pool_runtime(spec: PoolSpec, config: Config, threads: ThreadPoolExecutor) -> PoolRuntime:
+    if spec.engine == "reference":
+        return PoolRuntime(spec, _replica_spec(spec, config, ""), threads.submit(_reference_tokenizer, spec).result)
+    if spec.engine == "openvino":
+        folder = model_folder(config.models_dir, spec.model)
+        return PoolRuntime(spec, _replica_spec(spec, config, str(folder)), threads.submit(_model_tokenizer, folder).result)
+    raise ConfigErrors([(f"pools.{spec.name}.engine", f"{spec.engine!r} is not available in this version")])
+
+
+def _reference_tokenizer(spec: PoolSpec) -> Tokenizer:
+    from antiphon.engines.reference import ReferenceTokenizer
+
+    return ReferenceTokenizer(spec.vocabulary)
+
+
+def _model_tokenizer(folder: Path) -> Tokenizer:
+    from antiphon.engines.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder)
+
+
+def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpec:
+    """What one replica of a pool is started with: replicas on this machine share its cores."""
+    assert spec.engine in {"openvino", "reference"}
+    local = sum(pool.replicas for pool in config.pools if pool.engine == "openvino")
+    return ReplicaSpec(
+        pool=spec.name,
+        engine="reference" if spec.engine == "reference" else "openvino",
+        model=spec.model,
+        model_path=model_path,
+        precision=spec.precision,
+        kv_bytes=spec.kv_bytes,
+        context_tokens=spec.context_tokens,
+        threads=0 if local <= 1 else max(1, len(os.sched_getaffinity(0)) // local),
+        prefill_tokens_per_s=spec.prefill_tokens_per_s,
+        output_tokens_per_s=spec.output_tokens_per_s,
+        blocks=spec.blocks,
+        vocabulary=spec.vocabulary,
+    )
+
+
+def _runtime_folder(data: Path) -> Path:
+    """A short private folder for sockets, the same for every start on this data folder, so that a restart finds what to remove."""
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    return base / f"antiphon-{os.getuid()}-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]}"

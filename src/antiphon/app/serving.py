@@ -1,0 +1,123 @@
+"""A server with its planes open: listen, say so once when ready, serve until asked to stop, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from antiphon import __version__
+from antiphon.app.admin import Admin, local_url
+from antiphon.app.config import Config
+from antiphon.app.data_folder import FolderHold
+from antiphon.app.wiring import Server
+from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
+from antiphon.edge.http import build_app
+from antiphon.edge.metrics import watch_event_loop
+from antiphon.edge.server import HttpServer, tune_collector
+
+log = structlog.get_logger(__name__)
+
+_READY_SECONDS = 600.0
+_PORTS_TRIED = 50
+
+
+async def serve_until(stop: asyncio.Event, server: Server, config: Config, hold: FolderHold, ready_file: Path | None) -> None:
+    """Serve until ``stop`` is set, then drain. Raises what keeps a pool from starting or a port from being listened on."""
+    await server.runner.start()
+    async with _listening(server, config) as port, _background(server):
+        if await _until_ready(server, stop):
+            tune_collector()
+            url = config.server.public_url or local_url(config.server.host, port)
+            link = await _owner_link(server, config, url)
+            await asyncio.to_thread(_announce, hold, ready_file, url, link)
+            await stop.wait()
+        log.info("draining", grace_seconds=config.timing.drain_seconds)
+        server.services.state.drain()
+        await server.runner.drain(config.timing.drain_seconds)
+        server.services.state.leave()
+
+
+async def _until_ready(server: Server, stop: asyncio.Event) -> bool:
+    """Whether every pool became ready before a stop was asked for. Raises what kept a pool from starting."""
+    ready = asyncio.create_task(server.gateway.wait_ready(_READY_SECONDS))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({ready, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            ready.result()
+            return True
+        return False
+    finally:
+        for task in (ready, stopped):
+            task.cancel()
+        await asyncio.gather(ready, stopped, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _listening(server: Server, config: Config) -> AsyncGenerator[int]:
+    """Serve HTTP and yield the port; where nobody chose the port, the next free one will do."""
+    app = build_app(server.services)
+    first = config.server.port
+    last = first + _PORTS_TRIED if config.server.next_free_port and first else first
+    for port in range(first, min(last, 65_535) + 1):
+        http = HttpServer(app, config.server.host, port)
+        try:
+            bound = await http.start()
+        except OSError as failure:
+            if port < last:
+                continue
+            reason = f"cannot listen on {config.server.host}:{port}: {failure.strerror or failure}"
+            raise ConfigErrors([("server.port", reason)]) from failure
+        try:
+            yield bound
+        finally:
+            await http.stop()
+        return
+
+
+@asynccontextmanager
+async def _background(server: Server) -> AsyncGenerator[None]:
+    tasks = (
+        asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag"),
+        asyncio.create_task(server.upkeep.run_for_ever(), name="upkeep"),
+    )
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _owner_link(server: Server, config: Config, url: str) -> str:
+    """A fresh sign-in link for the owner, who is made on the first start; the bare address where the store takes no writes.
+
+    A full disk must not keep people from what is stored.
+    """
+    try:
+        return await Admin(server.accounts, config, server.services.clock, server.services.ids).link(user=None, url=url)
+    except (DiskFull, StoreUnavailable) as failure:
+        log.warning("no_sign_in_link", reason=failure.detail)
+        return f"{url}/"
+
+
+def _announce(hold: FolderHold, ready_file: Path | None, url: str, link: str) -> None:
+    """The one line on stdout, the address for commands, and the ready file, written atomically. Blocking."""
+    hold.publish(url)
+    if ready_file is not None:
+        content = json.dumps({"url": url, "link": link, "pid": os.getpid(), "version": __version__})
+        staged = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
+        staged.touch(mode=0o600)
+        staged.write_text(content + "\n")
+        staged.replace(ready_file)
+    sys.stdout.write(f"Antiphon is ready: {link}\n")
+    sys.stdout.flush()
