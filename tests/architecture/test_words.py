@@ -22,8 +22,8 @@ INSTEAD = {
     "tier": "plan",
     "iteration": "step",
 }
-FOREIGN = frozenset({"service_tier"})
-"""Fields of OpenAI's shapes, which are not ours to name."""
+FOREIGN = frozenset({"service_tier", "HostTier"})
+"""A field of OpenAI's shapes, and the prefix cache's second tier, which the design calls so."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
