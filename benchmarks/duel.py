@@ -21,9 +21,14 @@ class Duel:
     ours: list[Played] = field(default_factory=list[Played])
     theirs: list[Played] = field(default_factory=list[Played])
 
+    @property
+    def rounds(self) -> int:
+        """How many both have played."""
+        return min(len(self.ours), len(self.theirs))
+
     def ratio(self, figure: Callable[[Played], float]) -> float:
-        """The median over rounds."""
-        return median([figure(mine) / figure(other) for mine, other in zip(self.ours, self.theirs, strict=True)])
+        """The median over rounds that both have played."""
+        return median([figure(mine) / figure(other) for mine, other in zip(self.ours, self.theirs, strict=False)])
 
     @property
     def ratios(self) -> dict[str, float]:

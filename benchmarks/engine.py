@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -77,6 +78,11 @@ class Bench:
             return name in self.asked.only
         return not (full_only and self.asked.quick)
 
+    def duel(self, load: str, peer: str) -> Duel:
+        """A new duel; what it comes to counts even when the run is stopped in its middle."""
+        self.duels.append(Duel(load, peer))
+        return self.duels[-1]
+
     def lists(self, load: str, rounds: int, *, first: int = 0, turns: int = 0) -> list[list[Chat]]:
         users, all_turns, tokens = LOADS[load]
         numbers = range(first, first + rounds)
@@ -110,8 +116,8 @@ async def against_genai(bench: Bench, ours: ReplicaClient, peer: ChildPeer) -> N
     for load, rounds in (("chat8", 13), ("chat16", 10)):
         await warm(bench, load, ours.play, theirs)
         lists = bench.lists(load, 3 if bench.asked.quick else rounds)
-        bench.duels.append(await fight(Duel(load, "openvino_genai"), ours.play, theirs, lists))
-    _peer(bench, "openvino_genai", peer.version)
+        await fight(bench.duel(load, "openvino_genai"), ours.play, theirs, lists)
+        _peer(bench, "openvino_genai", peer.version)
     if bench.part("open", full_only=True):
         await open_loop(bench, ours.play, theirs)
 
@@ -158,7 +164,7 @@ async def against_llama(bench: Bench, ours: ReplicaClient) -> None:
         async with llama_server(python, models[name], slots, bench.logs / "llama.log") as server:
             await warm(bench, load, server.play)
             lists = bench.lists(load, 3, first=40, turns=1 if bench.asked.quick else 0)
-            bench.duels.append(await fight(Duel(load, "llama_cpp"), ours.play, server.play, lists))
+            await fight(bench.duel(load, "llama_cpp"), ours.play, server.play, lists)
             _peer(bench, "llama_cpp", server.version)
         sweep_tok_s = {f"{name} {slots}": round(rate, 1) for (name, slots), rate in found.items()}
         bench.report.peers["llama_cpp"] |= {f"{load}_best": f"{name}, {slots} slots", f"{load}_sweep_tok_s": sweep_tok_s}
@@ -168,14 +174,14 @@ async def against_vllm(bench: Bench, ours: ReplicaClient) -> None:
     async with vllm_server(bench.logs / "vllm.log") as server:
         for load in LOADS:
             await warm(bench, load, server.play)
-            bench.duels.append(await fight(Duel(load, "vllm"), ours.play, server.play, bench.lists(load, 3, first=60)))
+            await fight(bench.duel(load, "vllm"), ours.play, server.play, bench.lists(load, 3, first=60))
         _peer(bench, "vllm", server.version)
 
 
 def _peer(bench: Bench, name: str, version: str) -> None:
     entry: dict[str, object] = dict(bench.report.peers.get(name, {"version": version}))
     for duel in bench.duels:
-        if duel.peer == name:
+        if duel.peer == name and duel.rounds:
             rates = [played.tok_s for played in duel.theirs]
             entry |= {duel.load: {"rounds": len(rates), "min": round(min(rates), 1), "max": round(max(rates), 1), **figures(duel.theirs)}}
             entry |= {"rounds": len(rates), "min": round(min(rates), 1), "max": round(max(rates), 1)}
@@ -183,9 +189,10 @@ def _peer(bench: Bench, name: str, version: str) -> None:
 
 
 def conclude(bench: Bench) -> None:
-    """The contract's ratios: against the best peer, figure by figure, that is the worst ratio for us."""
+    """The contract's ratios: against the best peer, figure by figure, that is the worst ratio for us. May be called again."""
+    bench.report.n = 0
     for load in LOADS:
-        duels = [duel for duel in bench.duels if duel.load == load]
+        duels = [duel for duel in bench.duels if duel.load == load and duel.rounds >= 3]
         for key in ("tok_s", "ttft_p50", "ttft_p99", "itl_p95"):
             found = [duel.ratios[key] for duel in duels if key in duel.ratios]
             if found:
@@ -293,7 +300,6 @@ async def run(bench: Bench) -> None:
             await against_llama(bench, ours)
         if bench.asked.vllm:
             await against_vllm(bench, ours)
-        conclude(bench)
         await alone(bench, ours)
     await alone_in_a_small_pool(bench)
     if bench.part("exact"):
@@ -301,17 +307,30 @@ async def run(bench: Bench) -> None:
         bench.results(await exact_mismatches(bench.folder, bench.maker, prompts=prompts, tokens=12, seed=bench.asked.seed))
 
 
+async def _until_stopped(bench: Bench) -> None:
+    """``run``; SIGTERM stops it in order, so that every process it started is gone."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await run(bench)
+
+
 def main() -> None:
+    """Prints the line in any case; after a failure it lacks what was not measured, and the exit status is 1."""
     asked = _asked()
     folder = ModelStore(load_config(Flags(), {}).models_dir).find(DEFAULT_MODEL)
     if folder is None:
         raise SystemExit("the default model is not installed: antiphon models pull")
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-logs-") as logs:
         bench = Bench(asked, folder, Path(logs))
-        asyncio.run(run(bench))
-    if asked.docs:
-        plots.write([bench.report.line()], plots.DOCS)
-    bench.report.print_json()
+        try:
+            asyncio.run(_until_stopped(bench))
+            conclude(bench)
+            if asked.docs:
+                plots.write([bench.report.line()], plots.DOCS)
+        finally:
+            conclude(bench)
+            bench.report.print_json()
 
 
 if __name__ == "__main__":
