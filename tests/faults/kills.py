@@ -60,6 +60,8 @@ class KilledServer(Server):
         (self.data / "antiphon.toml").write_text(self.config)
         command = [sys.executable, "-m", "tests.faults.killed_server", self.point, str(self.arm), "serve", "--port", str(self.port)]
         command += ["--data", str(self.data), *self._config_flag, "--log-format", "json"]
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
         with (self.data / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
         assert self.process.stdout is not None

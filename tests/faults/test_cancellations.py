@@ -101,8 +101,8 @@ class Requests:
         accepted = await stage.send(await stage.conversation(), canary, model="slow", params=TurnParams(max_tokens=200, seed=1))
         await stage.until_text(accepted.generation_id)
         await stage.runner.cancel(stage.owner, accepted.generation_id)
+        assert (await stage.ended(accepted.generation_id)).status.terminal
         message = await stage.message(accepted.message_id)
-        assert (await stage.generation(accepted.generation_id)).status.terminal
         assert len(message.content) < 1000
 
     async def _completion(self, canary: str) -> None:
