@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -19,6 +20,9 @@ from antiphon.core.errors import AntiphonError
 from antiphon.core.generation import GenerationStatus
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Conversation, MessageStatus, TreeNode
+from antiphon.orchestrator.transfer import own
+from antiphon.orchestrator.transfer.planting import plant
+from antiphon.orchestrator.transfer.values import parse_object
 from antiphon.stores.conversations.base import ConversationPatch
 from antiphon.stores.generations.base import (
     Accepted,
@@ -30,8 +34,11 @@ from antiphon.stores.generations.base import (
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.transfers.memory import MemoryTransfers
+from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene, memory_scene, sql_scene
 from tests.ids import CountingIds
+from tests.orchestrator.transfer.uploads import tree_of
 
 T = TypeVar("T")
 UNKNOWN = MessageId("msg_unknown")
@@ -59,6 +66,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.runner.run(self.db.open())
         self.model = memory_scene(state, self.clock, self.ids)
         self.real = sql_scene(self.db, self.clock, self.ids)
+        self.transfers = (MemoryTransfers(state), SqlTransfers(self.db))
         self.owner = self.model.owner()
         self.heads: list[ConversationId] = []
         self.messages: list[MessageId] = [UNKNOWN]
@@ -184,6 +192,26 @@ class TreeMachine(RuleBasedStateMachine):
     def delete(self, head: int) -> None:
         name, now = self.heads[head % len(self.heads)], self.clock.now()
         self.both(lambda scene: scene.conversations.delete(self.owner, name, now=now))
+
+    @precondition(lambda self: len(self.heads) < 5)
+    @rule(head=st.integers(0, 2))
+    def export_and_import(self, head: int) -> None:
+        """A copy of a conversation by way of a file; it is the same tree, and the copy lives on like any other."""
+        name = self.heads[head % len(self.heads)]
+        wholes = [self.answer(transfers.whole(self.owner, name)) for transfers in self.transfers]
+        assert wholes[0] == wholes[1]
+        given = wholes[0][0]
+        if given is None:
+            return
+        source = replace(own.read(parse_object(own.line_of(given).encode())[0]), source="copy", source_id=str(self.ids.made))
+        copy = plant(source, self.owner, self.ids, now=self.clock.now()).whole
+        for transfers in self.transfers:
+            assert self.runner.run(transfers.import_conversation(copy)) is None
+            assert self.runner.run(transfers.import_conversation(copy)) == copy.head.id
+            assert self.runner.run(transfers.whole(self.owner, copy.head.id)) == copy
+        assert tree_of(copy) == tree_of(given)
+        self.heads.append(copy.head.id)
+        self.messages += [message.id for message in copy.messages]
 
     @rule(seconds=st.sampled_from([0.001, 1, 11]))
     def time_passes(self, seconds: float) -> None:

@@ -158,11 +158,11 @@ async def test_an_export_of_another_kind(ada: Person) -> None:
 async def test_an_account_as_a_zip(site: Site) -> None:
     person = await site.person("whole", role=UserRole.OWNER)
     await upload(person, fixture("antiphon.jsonl"))
-    answer = await person.http.get("/v1/account/export")
+    answer = await person.http.get("/v1/me/export")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert person.key.encode() not in b"".join(archive.read(name) for name in archive.namelist())
         assert json.loads(archive.read("account.json"))["user_id"] == person.user.id
         assert len(archive.read("conversations.jsonl").splitlines()) == 3
     chat_only = await site.person("chat-only", role=UserRole.OWNER, scopes=frozenset({Scope.CHAT}))
-    assert (await chat_only.http.get("/v1/account/export")).status_code == 403
+    assert (await chat_only.http.get("/v1/me/export")).status_code == 403

@@ -63,6 +63,8 @@ class Imports:
                 raise DiskFull from error
             finally:
                 await asyncio.to_thread(file.close)
+        if answer.imported:
+            await self._services.custody.record(owner, "conversations.import", owner.user_id, now=self._services.clock.now())
         _log.info("imported", imported=answer.imported, skipped=answer.skipped, failed=answer.failed)
         return answer
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.ids import KeyId
+from antiphon.core.ids import ConversationId, KeyId, ShareId
 from antiphon.core.messages import Role
 from antiphon.core.tenancy import ApiKey, Scope, User, UserRole
 from antiphon.orchestrator.transfer.account import Person, archive_of
 from antiphon.orchestrator.transfer.exporting import Format
 from antiphon.orchestrator.transfer.planting import plant
 from antiphon.orchestrator.transfer.source import SourceConversation, SourceMessage
+from antiphon.stores.shares.base import Share
 from tests.ids import CountingIds
 from tests.orchestrator.transfer.uploads import FIXTURES, ME, Place, as_json, chatgpt, fixture
 
@@ -160,13 +161,16 @@ async def test_an_account_as_one_zip() -> None:
     await place.take(as_json(chatgpt(f"c{number}", "hello " * 100) for number in range(120)))
     user = User(ME.user_id, ME.tenant_id, "ada", UserRole.MEMBER, "free", False, place.clock.now())
     key = ApiKey(KeyId("key_1"), ME.tenant_id, ME.user_id, "laptop", frozenset({Scope.CHAT}), "wxyz", place.clock.now())
-    pieces = [piece async for piece in archive_of(Person(user, (key,), ("chat",)), place.exporter, ME)]
+    share = Share(ShareId("share_1"), ME.tenant_id, ME.user_id, ConversationId("conv_1"), "token", "A title", (), place.clock.now())
+    pieces = [piece async for piece in archive_of(Person(user, (key,), (share,), ("chat",)), place.exporter, ME)]
     assert max(len(piece) for piece in pieces) < 64_000
     packed = b"".join(pieces)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         assert archive.testzip() is None
-        assert set(archive.namelist()) == {"README.txt", "account.json", "keys.json", "conversations.jsonl", "feedback.json"}
+        assert set(archive.namelist()) == {"README.txt", "account.json", "keys.json", "shares.json", "conversations.jsonl", "feedback.json"}
         assert json.loads(archive.read("keys.json"))[0]["last4"] == "wxyz"
         assert json.loads(archive.read("account.json"))["name"] == "ada"
+        assert json.loads(archive.read("shares.json"))[0]["title"] == "A title"
+        assert b"token" not in archive.read("shares.json")
         assert [given["comment"] for given in json.loads(archive.read("feedback.json"))] == ["yes"]
     assert (await other.take(packed)).count("imported") == 122

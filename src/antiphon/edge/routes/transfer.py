@@ -49,6 +49,7 @@ async def export(
     """All conversations that are listed, or one, in a format that comes back whole, or one for people or programs."""
     exporter = Exporter(services.conversations, services.transfers)
     found = exporter.all(owner) if conversation_id is None else await exporter.one(owner, parse_conversation_id(conversation_id))
+    await services.custody.record(owner, "conversations.export", conversation_id or owner.user_id, now=services.clock.now())
     media_type, name = _MEDIA_TYPES[form]
     return Handoff(Download(written(found, form), media_type=media_type, name=name))
 
@@ -60,12 +61,13 @@ async def import_file(owner: OwnerOf, request: Request) -> Response:
     return Handoff(app_state(request).imports.answer(owner))
 
 
-@router.get("/account/export", response_model=None, responses=_ARCHIVE)
+@router.get("/me/export", response_model=None, responses=_ARCHIVE)
 @guarded(CHAT)
 async def export_account(caller: Caller, owner: OwnerOf, services: Services) -> Response:
-    """Everything the caller has here: conversations, feedback, keys without their secrets, the account."""
+    """Everything the caller has here: conversations, feedback, shares, keys without their secrets, the account."""
     _check_whole_account(caller)
-    person = await person_of(services.accounts, caller)
+    await services.custody.record(owner, "account.export", caller.user_id, now=services.clock.now())
+    person = await person_of(services.accounts, services.shares, caller)
     pieces = archive_of(person, Exporter(services.conversations, services.transfers), owner)
     return Handoff(Download(pieces, media_type="application/zip", name="antiphon-account.zip"))
 

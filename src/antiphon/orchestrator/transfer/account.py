@@ -15,6 +15,7 @@ from antiphon.orchestrator.transfer.exporting import Exporter
 from antiphon.orchestrator.transfer.values import Json, JsonObject, dump
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.conversations.base import Owner
+from antiphon.stores.shares.base import Share, Shares
 from antiphon.stores.transfers.base import WholeConversation
 
 README = """Everything this account held when it was exported.
@@ -22,6 +23,7 @@ README = """Everything this account held when it was exported.
 conversations.jsonl   every conversation with all its branches, one per line; `antiphon import` reads it
 feedback.json         ratings given to answers
 keys.json             API keys, without their secrets
+shares.json           links that show a conversation to others
 account.json          the person and how they may use this server
 """
 
@@ -32,13 +34,27 @@ class Person:
 
     user: User
     keys: tuple[ApiKey, ...]
+    shares: tuple[Share, ...]
     scopes: tuple[str, ...]
 
 
-async def person_of(accounts: Accounts, caller: Principal) -> Person:
+async def person_of(accounts: Accounts, shares: Shares, caller: Principal) -> Person:
+    """The caller's account, but for the conversations. Raises ``NotFound``."""
     user = await accounts.user(caller.user_id)
     keys = await accounts.keys(caller.tenant_id, caller.user_id)
-    return Person(user, keys, tuple(sorted(scope.value for scope in caller.scopes)))
+    shared = await _all_shares(shares, Owner(caller.tenant_id, caller.user_id))
+    return Person(user, keys, shared, tuple(sorted(scope.value for scope in caller.scopes)))
+
+
+async def _all_shares(shares: Shares, owner: Owner) -> tuple[Share, ...]:
+    found: list[Share] = []
+    after: str | None = None
+    while True:
+        page = await shares.page(owner, limit=100, after=after)
+        found += page.shares
+        after = page.next_cursor
+        if after is None:
+            return tuple(found)
 
 
 async def archive_of(person: Person, exporter: Exporter, owner: Owner) -> AsyncGenerator[bytes]:
@@ -49,6 +65,7 @@ async def archive_of(person: Person, exporter: Exporter, owner: Owner) -> AsyncG
         archive.writestr(_entry("README.txt"), README)
         archive.writestr(_entry("account.json"), dump(_account(person)))
         archive.writestr(_entry("keys.json"), dump([_key(key) for key in person.keys]))
+        archive.writestr(_entry("shares.json"), dump([_share(share) for share in person.shares]))
         yield sink.taken()
         with archive.open(_entry("conversations.jsonl"), "w", force_zip64=True) as lines:
             lines.write(own.HEADER.encode())
@@ -116,6 +133,10 @@ def _key(key: ApiKey) -> JsonObject:
         "created_at": rfc3339(key.created_at),
         "revoked_at": None if key.revoked_at is None else rfc3339(key.revoked_at),
     }
+
+
+def _share(share: Share) -> JsonObject:
+    return {"id": share.id, "conversation_id": share.conversation_id, "title": share.title, "created_at": rfc3339(share.created_at)}
 
 
 def _feedback(whole: WholeConversation) -> list[Json]:

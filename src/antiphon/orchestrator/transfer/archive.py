@@ -32,6 +32,7 @@ _OTHER_FILES = frozenset(
         "model_comparisons.json",
         "settings.json",
         "shared_conversations.json",
+        "shares.json",
         "user.json",
         "user_settings.json",
     }
