@@ -38,9 +38,10 @@ class Served:
 
 
 @contextmanager
-def served(config: str = "") -> Iterator[Served]:
-    """Start a server with ``config`` (TOML), wait until it is ready, and drain it at the end."""
-    with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as folder:
+def served(config: str = "", *, kept: Path | None = None) -> Iterator[Served]:
+    """Start a server with ``config`` (TOML), wait until it is ready, and drain it at the end; on the folder ``kept`` if given."""
+    with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as made:
+        folder = made if kept is None else str(kept)
         data = Path(folder)
         file = data / "antiphon.toml"
         file.write_text(config)

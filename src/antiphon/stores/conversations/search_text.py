@@ -33,15 +33,15 @@ _INDEXED_CHARACTERS = 256_000
 
 
 def normalised(text: str) -> str:
-    """``text`` as it is indexed: NFC, without the separator that the index uses itself."""
-    return unicodedata.normalize("NFC", text[:_INDEXED_CHARACTERS]).replace(_SEPARATOR, " ")
+    """``text`` as it is indexed: NFC, white space as single blanks, without the separator that the index uses itself."""
+    return " ".join(unicodedata.normalize("NFC", text[:_INDEXED_CHARACTERS]).replace(_SEPARATOR, " ").split())
 
 
 def terms_of(question: str) -> tuple[str, ...]:
     """The words that must all be found, in lower case, each once; a part in double quotes is one term. Anything else is plain text."""
     found: dict[str, None] = {}
     for quoted, word in re.findall(r'"([^"]+)"|(\S+)', normalised(question)):
-        term = " ".join((quoted or word).strip('"').split()).lower()
+        term = (quoted or word).strip('" ').lower()
         if term:
             found[term] = None
     return tuple(found)[:MAX_TERMS]
@@ -112,7 +112,7 @@ def _score(terms: Sequence[str], candidate: Candidate) -> float:
 
 def snippet_of(terms: Sequence[str], text: str) -> str:
     """About ``SNIPPET_CHARACTERS`` of ``text`` round the first term found, on one line, as HTML: escaped, terms in ``<mark>``."""
-    plain = " ".join(normalised(text).split())
+    plain = normalised(text)
     pattern = re.compile("|".join(re.escape(term) for term in sorted(terms, key=len, reverse=True)), re.IGNORECASE)
     first = pattern.search(plain)
     start = max(0, first.start() - SNIPPET_CHARACTERS // 3) if first is not None else 0

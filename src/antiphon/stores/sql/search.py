@@ -103,18 +103,18 @@ def put(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, messag
     if before:
         doc = _doc_of.run(tx, place).scalar_one_or_none()
         if doc is not None:
-            _take.run(tx, _entry(owner, doc, before))
+            _take.run(tx, entry(owner, doc, before))
             _drop_doc.run(tx, {"tenant_id": owner.tenant_id, "doc": doc})
     if after:
         doc = _put_doc.run(tx, {**place, "user_id": owner.user_id}).lastrowid
-        _put.run(tx, _entry(owner, doc, after))
+        _put.run(tx, entry(owner, doc, after))
 
 
 def drop_conversation(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> None:
     """Take a conversation's title and texts out; they are still in their tables."""
     asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id}
     for doc, text in _docs_in.run(tx, asked).all():
-        _take.run(tx, _entry(owner, doc, text))
+        _take.run(tx, entry(owner, doc, text))
     _drop_docs.run(tx, asked)
 
 
@@ -145,7 +145,8 @@ def _condition(term: str) -> str:
     return f'{column} : "{quoted}"'
 
 
-def _entry(owner: Owner, doc: int, text: str) -> dict[str, str | int | bytes | None]:
+def entry(owner: Owner, doc: int, text: str) -> dict[str, str | int | bytes | None]:
+    """The columns of a document in the index."""
     body = normalised(text)
     return {"doc": doc, "owner": _owner_token(owner), "body": body, "short": short_grams(body)}
 

@@ -1,0 +1,294 @@
+"""The store: how fast turns are accepted, and how fast a large store answers over HTTP.
+
+``raw_commit_per_s`` is SQLite's own rate in the same run, alternating ABBA with ours: 32 connections, one row in one FULL commit
+each. ``raw_commit_alone_per_s`` is the same by one connection that waits for nobody. All HTTP is one client at a time unless said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from antiphon.app.system import SystemClock, SystemIds
+from antiphon.core.generation import TurnParams
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
+from antiphon.core.messages import Conversation
+from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.generations.base import CurrentLeaf, NewUserMessage, TurnToAccept
+from antiphon.stores.generations.sql import SqlGenerations
+from antiphon.stores.sql.database import SqliteDatabase
+from benchmarks.report import Report, median, options, percentile, progress
+from benchmarks.served import Served, served
+from benchmarks.store_data import CJK, COMMON, RARE, ensure_store
+from benchmarks.store_load import crowd, streams_and_writers
+
+WRITERS = 32
+QUESTION = "What is the difference between a list and a tuple, and when would I want to use the one and not the other?"
+CONFIG = """
+[[pools]]
+name = "small"
+model = "reference"
+engine = "reference"
+output_tokens_per_s = 200
+blocks = 8192
+
+[[plans]]
+name = "free"
+models = ["small"]
+tokens_per_minute = 100000000
+requests_per_minute = 1000000
+concurrency = 10000
+"""
+
+
+@dataclass(slots=True)
+class Store:
+    """The SQL drivers on a database of their own."""
+
+    conversations: SqlConversations
+    generations: SqlGenerations
+    owner: Owner
+    clock: SystemClock
+    ids: SystemIds
+
+    async def conversation(self) -> ConversationId:
+        now, name = self.clock.now(), ConversationId(self.ids.new(IdKind.CONVERSATION))
+        head = Conversation(name, self.owner.tenant_id, self.owner.user_id, "", None, None, 1, False, False, False, now, now)
+        await self.conversations.create(head)
+        return name
+
+    async def accept(self, conversation_id: ConversationId) -> None:
+        """One turn: two messages, a generation, the head, the index."""
+        message = NewUserMessage(MessageId(self.ids.new(IdKind.MESSAGE)), CurrentLeaf(), QUESTION, 24)
+        await self.generations.accept(
+            TurnToAccept(
+                owner=self.owner,
+                conversation_id=conversation_id,
+                what=message,
+                message_id=MessageId(self.ids.new(IdKind.MESSAGE)),
+                generation_id=GenerationId(self.ids.new(IdKind.GENERATION)),
+                model="smol",
+                requested_model="small",
+                params=TurnParams(max_tokens=64),
+                plan="free",
+                key_id=None,
+                idempotency=None,
+                now=self.clock.now(),
+                pool="small",
+            )
+        )
+
+
+async def accept_rate(store: Store, seconds: float) -> float:
+    """Turns accepted per second by ``WRITERS`` at once, each turn in a conversation of its own."""
+    total = 0
+    free = [await store.conversation() for _ in range(round(seconds * 2500))]
+    ends_at = time.perf_counter() + seconds
+
+    async def writer() -> None:
+        nonlocal total
+        while free and time.perf_counter() < ends_at:
+            await store.accept(free.pop())
+            total += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+    return total / (time.perf_counter() - began)
+
+
+async def accept_latencies(store: Store, *, per_s: int, seconds: float) -> list[float]:
+    """Milliseconds of each accept, sent at a fixed rate whatever came of those before."""
+    free = [await store.conversation() for _ in range(round(per_s * seconds))]
+    taken: list[float] = []
+
+    async def one(due: float) -> None:
+        await asyncio.sleep(due - time.perf_counter())
+        began = time.perf_counter()
+        await store.accept(free.pop())
+        taken.append((time.perf_counter() - began) * 1e3)
+
+    start = time.perf_counter() + 0.1
+    await asyncio.gather(*(one(start + number / per_s) for number in range(len(free))))
+    return taken
+
+
+def raw_commits(folder: Path, connections: int, seconds: float) -> float:
+    """One-row FULL commits per second by so many connections, each in a thread."""
+    path = folder / f"raw-{connections}.db"
+    first = _raw_connection(path)
+    first.execute("CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, text TEXT NOT NULL)")
+    counts = [0] * connections
+    ends_at = time.perf_counter() + seconds
+
+    def commit_on(place: int) -> None:
+        connection = _raw_connection(path)
+        while time.perf_counter() < ends_at:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO rows (text) VALUES (?)", (QUESTION,))
+            connection.execute("COMMIT")
+            counts[place] += 1
+        connection.close()
+
+    began = time.perf_counter()
+    threads = [threading.Thread(target=commit_on, args=(place,)) for place in range(connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first.close()
+    return sum(counts) / (time.perf_counter() - began)
+
+
+def _raw_connection(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+async def writes(report: Report, *, quick: bool) -> None:
+    """Accept against SQLite itself."""
+    seconds = 1.5 if quick else 3.0
+    ours: list[float] = []
+    shared: list[float] = []
+    alone: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as name:
+        folder = Path(name)
+        db = SqliteDatabase(folder / "antiphon.db")
+        await db.open()
+        clock, ids = SystemClock(), SystemIds()
+        store = Store(SqlConversations(db), SqlGenerations(db), Owner(TenantId("tenant_b"), UserId("user_b")), clock, ids)
+        await accept_rate(store, 0.3)
+        for number in range(2 if quick else 4):
+            if number % 2 == 0:
+                ours.append(await accept_rate(store, seconds))
+            shared.append(await asyncio.to_thread(raw_commits, folder, WRITERS, seconds))
+            alone.append(await asyncio.to_thread(raw_commits, folder, 1, seconds))
+            if number % 2 == 1:
+                ours.append(await accept_rate(store, seconds))
+            progress(f"accept {ours[-1]:.0f}/s; raw commits {shared[-1]:.0f}/s by {WRITERS} connections, {alone[-1]:.0f}/s by one")
+        latencies = await accept_latencies(store, per_s=20, seconds=16)
+        await db.close()
+    report.results["accept_per_s"] = round(median(ours), 1)
+    report.results["raw_commit_per_s"] = round(median(shared), 1)
+    report.results["raw_commit_alone_per_s"] = round(median(alone), 1)
+    report.results["accept_ms_p50"] = round(percentile(latencies, 0.5), 2)
+    report.results["accept_ms_p99"] = round(percentile(latencies, 0.99), 2)
+    report.ratios["accept_vs_raw"] = round(median([one / other for one, other in zip(ours, shared, strict=True)]), 3)
+    report.ratios["accept_vs_raw_alone"] = round(median([one / other for one, other in zip(ours, alone, strict=True)]), 3)
+    report.n += len(latencies)
+
+
+@dataclass(slots=True)
+class Client:
+    """One connection; ``get`` takes the milliseconds until the last byte."""
+
+    server: Served
+    connection: http.client.HTTPConnection
+
+    @staticmethod
+    def of(server: Served) -> Client:
+        return Client(server, http.client.HTTPConnection(*server.address, timeout=60))
+
+    def get(self, path: str) -> tuple[float, dict[str, object]]:
+        began = time.perf_counter()
+        self.connection.request("GET", path, headers={"Authorization": f"Bearer {self.server.key}"})
+        response = self.connection.getresponse()
+        body = response.read()
+        taken = (time.perf_counter() - began) * 1e3
+        if response.status != 200:
+            raise RuntimeError(f"{path}: {response.status} {body[:300]!r}")
+        return taken, json.loads(body)
+
+
+def p95_of(rounds: int, get: Callable[[], float]) -> float:
+    return round(percentile([get() for _ in range(rounds)], 0.95), 2)
+
+
+def reads(report: Report, server: Served, *, seed: int, quick: bool) -> None:
+    """A large store over HTTP, by the user who owns half of it."""
+    client, chance = Client.of(server), random.Random(seed)
+    rounds = 40 if quick else 150
+    report.n += rounds * 5
+    cursors: list[str] = [""]
+    for _ in range(30):
+        _, page = client.get(f"/v1/conversations?limit=100{cursors[-1]}")
+        cursors.append(f"&after={page['next']}")
+    report.results["sidebar_ms_p95"] = p95_of(rounds, lambda: client.get(f"/v1/conversations?limit=30{chance.choice(cursors)}")[0])
+
+    def search(*questions: str) -> float:
+        taken, page = client.get(f"/v1/search?limit=30&q={quote(chance.choice(questions))}")
+        assert page["data"], questions
+        return taken
+
+    report.results["search_rare_ms_p95"] = p95_of(rounds, lambda: search(RARE))
+    report.results["search_common_ms_p95"] = p95_of(rounds, lambda: search(COMMON, f"{COMMON} {COMMON[:4]}"))
+    report.results["search_ms_p95"] = max(report.results["search_rare_ms_p95"], report.results["search_common_ms_p95"])
+    report.results["search_cjk_ms_p95"] = p95_of(rounds, lambda: search(CJK, CJK[0], "太阳系", "天気"))
+    progress(f"large store: {report.results}")
+
+
+def long_conversation(report: Report, server: Served, *, quick: bool) -> None:
+    """Open a conversation of 1,000 messages that was written through the store's own drivers."""
+    rounds = 40 if quick else 150
+    name = asyncio.run(_write_long(server.data / "antiphon.db"))
+    client = Client.of(server)
+    opened = f"/v1/conversations/{name}/messages"
+    client.get(opened)
+    report.results["open_1000_ms_p95"] = p95_of(rounds, lambda: client.get(opened)[0])
+    report.n += rounds
+
+
+async def _write_long(path: Path) -> ConversationId:
+    db = SqliteDatabase(path)
+    await db.open()
+    clock, ids = SystemClock(), SystemIds()
+    with sqlite3.connect(path) as look:
+        tenant_id, user_id = look.execute("SELECT tenant_id, id FROM users WHERE role = 'owner'").fetchone()
+    store = Store(SqlConversations(db), SqlGenerations(db), Owner(tenant_id, user_id), clock, ids)
+    name = await store.conversation()
+    insert = (
+        "INSERT INTO messages (tenant_id, conversation_id, id, parent_id, role, status, created_at, content) "
+        "VALUES (?, ?, ?, ?, ?, 'complete', ?, ?)"
+    )
+    rows: list[tuple[str | int | None, ...]] = []
+    parent: str | None = None
+    for place in range(1000):
+        message = ids.new(IdKind.MESSAGE)
+        rows.append((tenant_id, name, message, parent, "assistant" if place % 2 else "user", 1_790_000_000_000 + place, QUESTION * 10))
+        parent = message
+    leaf = f"UPDATE conversations SET current_leaf_id = '{parent}' WHERE tenant_id = '{tenant_id}' AND id = '{name}'"
+    await db.write(lambda tx: (tx.exec_driver_sql(insert, rows), tx.exec_driver_sql(leaf)))
+    await db.close()
+    return name
+
+
+def main() -> None:
+    asked = options("store")
+    report = Report("store", "reference", asked.seed)
+    asyncio.run(writes(report, quick=asked.quick))
+    folder = ensure_store(5_000 if asked.quick else 100_000)
+    report.results["conversations"] = 5_000 if asked.quick else 100_000
+    with served(CONFIG, kept=folder) as server:
+        reads(report, server, seed=asked.seed, quick=asked.quick)
+        long_conversation(report, server, quick=asked.quick)
+    with served(CONFIG) as server:
+        report.results.update(asyncio.run(streams_and_writers(server, seconds=15 if asked.quick else 60)))
+        progress(f"streams and writers: {report.results}")
+        report.results.update(asyncio.run(crowd(server, streams=100 if asked.quick else 500)))
+    report.print_json()
+
+
+if __name__ == "__main__":
+    main()
