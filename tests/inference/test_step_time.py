@@ -37,6 +37,16 @@ def test_the_model_learns_a_machine_it_did_not_know(scale: float) -> None:
     assert min(model.coefficients_ms) >= 0
 
 
+def test_it_stays_sound_over_very_many_alike_steps() -> None:
+    rng = random.Random(3)
+    model = StepTimeModel()
+    for number in range(30_000):
+        load = random_load(rng) if number % 500 == 0 else StepLoad(rows=8, prefill=1, context=4000)
+        model.observe(load, true_seconds(load) * rng.uniform(0.9, 1.1))
+    errors = sorted(abs(model.seconds(load) / true_seconds(load) - 1) for load in (random_load(rng) for _ in range(200)))
+    assert errors[100] < 0.25
+
+
 def test_a_disturbed_step_does_not_move_it_far() -> None:
     rng = random.Random(2)
     model = StepTimeModel()

@@ -56,7 +56,7 @@ class StepTimeModel:
 
     def __init__(self, prior_ms: Sequence[float] = _PRIOR) -> None:
         self._weights = [value / scale for value, scale in zip(prior_ms, _SCALE, strict=True)]
-        self._covariance = [[_FIRST_VARIANCE if row == column else 0.0 for column in _TERMS] for row in _TERMS]
+        self._covariance = _uncertain()
         self._steps = 0
         self._unit = 1.0
         self.coefficients_ms: tuple[float, ...] = tuple(prior_ms)
@@ -122,3 +122,9 @@ class StepTimeModel:
             line = covariance[row]
             for column in _TERMS:
                 line[column] = (line[column] - gain * projected[column]) / forgetting
+        if min(covariance[index][index] for index in _TERMS) <= 0:
+            self._covariance = _uncertain()  # rounding has made it no covariance any more
+
+
+def _uncertain() -> list[list[float]]:
+    return [[_FIRST_VARIANCE if row == column else 0.0 for column in _TERMS] for row in _TERMS]
