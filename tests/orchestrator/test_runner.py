@@ -94,6 +94,22 @@ async def test_a_stop_stops_the_engine_though_the_store_takes_no_writes(gateway:
     await stage.close()
 
 
+async def test_an_outage_beside_an_answer_is_told_of_once(gateway: Gateway) -> None:
+    stage = Stage(gateway)
+    refusing = Refusing(stage.generations)
+    stage = Stage(gateway, state=stage.state, ports={"generations": refusing})
+    await stage.runner.start()
+    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=150))
+    await stage.until_text(accepted.generation_id)
+    refusing.refuses = True
+    with capture_logs() as told:
+        await asyncio.sleep(1)
+    refusing.refuses = False
+    assert [event["event"] for event in told if event["log_level"] != "info"] == ["generation_not_kept"]
+    assert (await stage.ended(accepted.generation_id)).status is GenerationStatus.COMPLETE
+    await stage.close()
+
+
 async def test_turns_that_wait_for_a_full_disk_are_told_of_once(gateway: Gateway) -> None:
     stage = Stage(gateway)
     refusing = Refusing(stage.generations)

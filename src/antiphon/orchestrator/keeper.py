@@ -32,6 +32,7 @@ class Keeper:
         clock, timing = self._ports.clock, self._ports.timing
         beat_at = clock.monotonic() + timing.heartbeat_seconds
         checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
+        told: set[type[Exception]] = set()
         while True:
             await asyncio.sleep(max(0.0, min(beat_at, checkpoint_at) - clock.monotonic()))
             try:
@@ -41,10 +42,13 @@ class Keeper:
                 if clock.monotonic() >= checkpoint_at:
                     checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
                     await self._checkpoint()
+                told.clear()
             except Exception as error:
                 if isinstance(error, AntiphonError) and not is_outage(error):
                     raise
-                log.warning("generation_not_kept", generation_id=self._generation.id, error=type(error).__name__)
+                if type(error) not in told:
+                    told.add(type(error))
+                    log.warning("generation_not_kept", generation_id=self._generation.id, error=type(error).__name__)
 
     async def _beat(self) -> None:
         store, generation = self._ports.generations, self._generation
