@@ -14,14 +14,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
 from antiphon.engines.model_source import ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
-from antiphon.inference.supervisor import WORKER_COMMAND
 from benchmarks import plots, scenarios
 from benchmarks.chats import Chat, ChatMaker, Played, poisson
 from benchmarks.duel import Duel, Play, fight, figures, line, pooled_ttfts
@@ -282,11 +281,11 @@ async def alone_in_a_small_pool(bench: Bench) -> None:
 async def fairness(bench: Bench) -> None:
     """Eight backlogged tenants, fair and first come first served, each on a replica of its own."""
     spec = bench_spec(bench.folder, DEFAULT_MODEL, kv_bytes=SMALL_POOL_BYTES // 3)
-    for key, seconds, command in (
-        ("flooder_min_share", 60.0, WORKER_COMMAND),
-        ("flooder_min_share_fcfs", 20.0, (sys.executable, "-m", "benchmarks.first_come_worker")),
+    for key, seconds, served in (
+        ("flooder_min_share", 60.0, spec),
+        ("flooder_min_share_fcfs", 20.0, replace(spec, order="fcfs")),
     ):
-        async with replica(spec, command) as ours:
+        async with replica(served) as ours:
             bench.results({key: await scenarios.flooder(ours, bench.maker, seconds=seconds, seed=bench.asked.seed)})
 
 
