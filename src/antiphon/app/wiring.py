@@ -19,19 +19,24 @@ from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
-from antiphon.orchestrator.upkeep import Upkeep
+from antiphon.orchestrator.upkeep import Temporary, Upkeep
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import Conversations
+from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.custody.memory import MemoryCustody
 from antiphon.stores.custody.sql import SqlCustody
+from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
+from antiphon.stores.memory import MemoryState
 from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
+from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers
 
@@ -94,12 +99,15 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         database = SqliteDatabase(config.store.sqlite_path)
         await database.open()
         stack.push_async_callback(database.close)
-        log = await _open_log(config, clock)
+        state = MemoryState()
+        fleeting_log = MemoryLog(clock, config.timing.log_seconds)
+        log = TemporaryLog(await _open_log(config, clock), fleeting_log, state)
         stack.push_async_callback(log.close)
+        conversations = TemporaryConversations(SqlConversations(database), MemoryConversations(state), state)
         plans = {plan.name: plan for plan in config.plans}
         ports = Ports(
-            conversations=SqlConversations(database),
-            generations=SqlGenerations(database),
+            conversations=conversations,
+            generations=TemporaryGenerations(SqlGenerations(database), MemoryGenerations(state, clock), state),
             log=log,
             gateway=gateway,
             plans=plans,
@@ -135,7 +143,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             version=__version__,
             state=ServerState(store_takes_writes=WriteProbe(database, clock)),
         )
-        upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds)
+        temporary = Temporary(conversations, MemoryCustody(state))
+        upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds, temporary=temporary)
         yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep)
 
 

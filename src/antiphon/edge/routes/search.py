@@ -1,4 +1,4 @@
-"""Searching titles and texts."""
+"""Searching titles and texts, and the folders there are."""
 
 from __future__ import annotations
 
@@ -37,3 +37,21 @@ async def search(
     """Conversations and messages that hold every word of ``q``; words in double quotes stay together."""
     page = await services.conversations.search(owner, q, limit=limit, after=after)
     return SearchAnswer([HitAnswer(hit.conversation_id, hit.message_id, hit.title, hit.snippet) for hit in page.hits], page.next_cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderAnswer:
+    name: str
+    conversations: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldersAnswer:
+    data: list[FolderAnswer]
+
+
+@router.get("/folders")
+@guarded(CHAT)
+async def list_folders(owner: OwnerOf, services: Services) -> FoldersAnswer:
+    """The caller's folders that hold something, by name; a folder exists while a conversation is in it."""
+    return FoldersAnswer([FolderAnswer(folder.name, folder.conversations) for folder in await services.conversations.folders(owner)])

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
-from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId
+from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId
 from antiphon.core.messages import MessageError
 from antiphon.stores.conversations.base import Owner
 
@@ -151,6 +151,10 @@ class Generations(Protocol):
 
         A generation of a deleted conversation ends like any other, so that what it cost is accounted; nobody can read it.
         """
+        ...
+
+    async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
+        """An outbox row for a generation that is kept elsewhere; harmless when it is there."""
         ...
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:

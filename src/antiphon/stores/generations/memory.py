@@ -8,7 +8,7 @@ from datetime import datetime
 from antiphon.core.clock import Clock
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch, StoreUnavailable
 from antiphon.core.generation import Generation, GenerationStatus
-from antiphon.core.ids import GenerationId
+from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.messages import Message
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.head import after_accept
@@ -107,6 +107,10 @@ class MemoryGenerations:
         if message.content != finished.text:
             state.index(head.id, message.id)
         state.outbox.append(OutboxRow(generation.tenant_id, "usage", generation.id, finished.outbox_payload, finished.now))
+
+    async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
+        if all((row.tenant_id, row.dedup_key) != (tenant_id, generation_id) for row in self._state.outbox):
+            self._state.outbox.append(OutboxRow(tenant_id, "usage", generation_id, payload, now))
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         generation = await self.get(owner, generation_id)

@@ -127,6 +127,15 @@ class SqlGenerations:
         turn_rules.check_finished(finished)
         await self._db.write(lambda tx: _finalise(tx, finished))
 
+    async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
+        known = sa.select(outbox.c.id).where(outbox.c.tenant_id == tenant_id, outbox.c.dedup_key == generation_id, outbox.c.kind == "usage")
+
+        def add(tx: sa.Connection) -> None:
+            if tx.execute(known).first() is None:
+                add_usage(tx, tenant_id, generation_id, payload, to_ms(now))
+
+        await self._db.write(add)
+
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         def flag(tx: sa.Connection) -> Generation:
             generation = _select_owned(tx, owner, generation_id)
