@@ -85,8 +85,8 @@ class Runner:
     async def cancel(self, owner: Owner, generation_id: GenerationId, seen: Cursor | None = None) -> Generation:
         """Stop a generation in whatever phase it is, and return it, terminal. Repeating it changes nothing.
 
-        The text kept is what was delivered to any reader, at least up to what the caller has ``seen``; all of it where another
-        process runs the generation. Takes a second at most; during an outage of the store the generation may come back not
+        The text kept is what was delivered to any reader, at least up to what the caller has ``seen``; all of it where other
+        processes may have readers too. Takes a second at most; during an outage of the store the generation may come back not
         terminal yet. Raises ``NotFound``.
         """
         generation = await self._ask_to_cancel(owner, generation_id)
@@ -270,7 +270,8 @@ class Runner:
         if run is None and not self._draining:
             run = self._own(generation_id, beyond_lease=_ANY_LEASE if self._sole_owner else timedelta(0))
         if run is not None and run.task is not None:
-            run.control.stop(seen_seq)
+            # Other servers' readers are not known here, so where there may be some, nothing is taken back.
+            run.control.stop(seen_seq if self._sole_owner else None)
             await asyncio.wait((run.task,))
 
     async def _hand_over(self, run: _Run) -> None:

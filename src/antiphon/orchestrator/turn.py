@@ -257,7 +257,7 @@ class Turn:
         branch, asked = (), generation.user_message_id
         if asked is not None:
             branch = await persist(
-                lambda: self._ports.conversations.branch(self._owner, generation.conversation_id, asked), what="read_branch"
+                lambda: self._ports.conversations.branch(self._owner, generation.conversation_id, asked), what="read_branch", forever=True
             )
         limits = ModelLimits(
             context_tokens=pool.context_tokens,
@@ -297,7 +297,7 @@ class Turn:
         temporary = False
         try:
             head = await persist(
-                lambda: self._ports.conversations.get(self._owner, self._generation.conversation_id), what="read_conversation"
+                lambda: self._ports.conversations.get(self._owner, self._generation.conversation_id), what="read_conversation", forever=True
             )
             temporary = head.temporary
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason to disturb the answer
