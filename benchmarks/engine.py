@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
+from antiphon.app.logging import configure_logging
 from antiphon.engines.model_source import ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
 from benchmarks import plots, scenarios
@@ -317,6 +318,7 @@ async def _until_stopped(bench: Bench) -> None:
 def main() -> None:
     """Prints the line in any case; after a failure it lacks what was not measured, and the exit status is 1."""
     asked = _asked()
+    configure_logging("text")
     folder = ModelStore(load_config(Flags(), {}).models_dir).find(DEFAULT_MODEL)
     if folder is None:
         raise SystemExit("the default model is not installed: antiphon models pull")
