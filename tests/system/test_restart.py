@@ -16,7 +16,7 @@ from tests.system.served import Person, Server, eventually, reference_config
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(240)]
 
 STREAMS = 200
-WORDS = 90
+WORDS = 120
 GAP_P99_S = 3.0
 RECONNECT_WITHIN_S = 2.0
 
@@ -64,7 +64,7 @@ class Reader(threading.Thread):
 
 
 def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) -> None:
-    server = make_server(reference_config(output_tokens_per_s=6).replace("drain_seconds = 5", "drain_seconds = 3"))
+    server = make_server(reference_config(output_tokens_per_s=3).replace("drain_seconds = 5", "drain_seconds = 3"))
     person = server.person()
     readers = [Reader(server.url, server.key(), person.new_conversation()) for _ in range(STREAMS)]
     for reader in readers:
@@ -74,9 +74,10 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
     port = urlsplit(server.url).port
     assert port is not None
     told: list[float] = []
-    onlooker = threading.Thread(target=_until_told, args=(server.person(), readers[0].generation_id, told), daemon=True)
+    onlooker = threading.Thread(target=_until_told, args=(server.person(), readers[-1].generation_id, told), daemon=True)
     onlooker.start()
     eventually(lambda: person.gauge("antiphon_streams_open") > STREAMS, within_s=10, what="one more reads")
+    assert not any(isinstance(reader.events[-1], Done) for reader in readers), "all of them are live"
     stopped_at = time.monotonic()
     assert server.stop() == 0
     onlooker.join(timeout=10)
