@@ -45,7 +45,7 @@ def quiet_logs() -> Iterator[None]:
 @pytest.fixture(scope="session")
 async def gateway() -> AsyncIterator[Gateway]:
     with tempfile.TemporaryDirectory(prefix="orch") as folder:
-        pools = [reference_pool("quick", 0.0), reference_pool("slow", 100.0)]
+        pools = [reference_pool("quick", 0.0), reference_pool("slow", 200.0)]
         gateway = Gateway(pools, SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
         await gateway.start()
         try:
