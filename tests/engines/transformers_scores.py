@@ -24,7 +24,7 @@ def main() -> None:
     logprob: list[np.ndarray] = []
     for prompt, answer in json.loads(texts.read_text()):
         with torch.inference_mode():
-            logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+            logits = model(torch.tensor([prompt + answer]), logits_to_keep=len(answer) + 1).logits[0, :-1]
         own = torch.log_softmax(logits.double(), dim=-1)[torch.arange(len(answer)), torch.tensor(answer)]
         top.append(logits.argmax(dim=-1).numpy())
         logprob.append(own.numpy())
