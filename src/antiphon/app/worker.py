@@ -6,6 +6,7 @@ at once, even inside a forward pass. SIGINT and SIGTERM are the server's to answ
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -60,6 +61,8 @@ def _serve(handshake: Handshake) -> None:
     from antiphon.inference.channel import ReplicaChannel
     from antiphon.inference.replica import Replica, settings_of
 
+    gc.collect()
+    gc.freeze()  # what was loaded stays: no collection in mid-step looks at it again
     channel = ReplicaChannel(handshake.address)
     try:
         Replica(executor, tokenizer, channel, SystemClock(), settings_of(spec)).run()

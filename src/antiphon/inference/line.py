@@ -35,13 +35,15 @@ class Line:
         self._rules = rules
         self._served_at: dict[Band, float] = {}
 
-    def in_order(self, candidates: Iterable[Sequence], now: float) -> list[Sequence]:
-        """All candidates, who goes first first."""
-        candidates = list(candidates)
-        if self._rules.order == "fcfs":
-            return sorted(candidates, key=_arrival)
+    def observe(self, candidates: Iterable[Sequence], now: float) -> None:
+        """Once before each step: in these bands somebody wants something."""
         present = {sequence.request.band for sequence in candidates}
         self._served_at = {band: self._served_at.get(band, now) for band in present}
+
+    def in_order(self, candidates: Iterable[Sequence], now: float) -> list[Sequence]:
+        """All candidates, who goes first first."""
+        if self._rules.order == "fcfs":
+            return sorted(candidates, key=_arrival)
         return sorted(candidates, key=self._rank(now))
 
     def served(self, band: Band, now: float) -> None:

@@ -7,7 +7,6 @@ Requests are admitted at the moment they get their first tokens, so the order am
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from antiphon.core.errors import EngineFailed
@@ -19,7 +18,7 @@ from antiphon.inference.kv_blocks import BlockCounts
 from antiphon.inference.kv_memory import KvMemory
 from antiphon.inference.line import Line, LineRules
 from antiphon.inference.output_length import OutputLengths
-from antiphon.inference.predicted_peak import Growth, predicted_peak
+from antiphon.inference.place import has_place, victim
 from antiphon.inference.prefix_cache import CachedBlock
 from antiphon.inference.sequence import MOST_PREEMPTIONS, Room, Sequence
 from antiphon.inference.step_budget import StepBudget, StepTargets
@@ -27,10 +26,6 @@ from antiphon.inference.step_time import StepLoad, StepTimeModel
 
 _MOST_PASSES = 8
 """How often smaller requests may go before one that does not fit; then all wait until it does."""
-_RESUME_SHARE = 0.02
-"""Of all blocks, how many must be left over when a pre-empted sequence comes back, so that it is not pre-empted at once."""
-_NEARLY_DONE_TOKENS = 8
-"""One that will probably end within so many tokens is not pre-empted while there are others."""
 
 Beginning = tuple[str, int, tuple[int, ...]]
 
@@ -211,14 +206,15 @@ class Scheduler:
         assert self._in_flight is None, "the previous step was not applied"
         self._load = StepLoad()
         self._planned = []
+        self._line.observe(self._candidates(), now)
         if self._waiting:
             self._make_way(now)
         for sequence in self._secure([one for one in self._running.values() if len(one.tokens) - one.computed == 1]):
             self._decode(sequence)
         if self._waiting or len(self._planned) < len(self._running):
             self._catch_up(now)
-        while not self._planned and (victim := self._victim(self._running.values())) is not None:
-            self._step_aside(victim)
+        while not self._planned and (blocked := victim(self._running.values())) is not None:
+            self._step_aside(blocked)
             self._catch_up(now)
         if not self._planned:
             return None
@@ -269,18 +265,12 @@ class Scheduler:
         size = self._room.block_tokens
         short = sum(not row.firm and row.computed == len(row.blocks) * size for row in rows)
         while short > self._memory.available:
-            victim = self._victim(self._running.values())
-            assert victim is not None, "whoever is short of a block can step aside"
-            self._step_aside(victim)
-            rows = [row for row in rows if row is not victim]
+            aside = victim(self._running.values())
+            assert aside is not None, "whoever is short of a block can step aside"
+            self._step_aside(aside)
+            rows = [row for row in rows if row is not aside]
             short = sum(not row.firm and row.computed == len(row.blocks) * size for row in rows)
         return rows
-
-    def _victim(self, candidates: Iterable[Sequence], below: Band | None = None) -> Sequence | None:
-        """Who steps aside: of the lowest band, the tenant that was served most, the latest arrival."""
-        able = [sequence for sequence in candidates if not sequence.firm and (below is None or sequence.request.band < below)]
-        far = [sequence for sequence in able if sequence.expected_tokens - len(sequence.tokens) > _NEARLY_DONE_TOKENS]
-        return min(far or able, key=_first_to_go, default=None)
 
     def _step_aside(self, sequence: Sequence) -> None:
         del self._running[sequence.id]
@@ -296,13 +286,13 @@ class Scheduler:
         top = max(sequence.request.band for sequence in self._waiting.values())
         if not self._memory.can_swap or all(sequence.request.band >= top for sequence in self._running.values()):
             return
-        first = self._line.in_order((sequence for sequence in self._waiting.values() if sequence.request.band == top), now)[0]
+        first = next(sequence for sequence in self._line.in_order(self._waiting.values(), now) if sequence.request.band == top)
         path = self._memory.find(first)
         while not self._has_place(first, path):
-            victim = self._victim(self._running.values(), below=top)
-            if victim is None:
+            aside = victim(self._running.values(), below=top)
+            if aside is None:
                 return
-            self._step_aside(victim)
+            self._step_aside(aside)
 
     # --- everything else ------------------------------------------------------------------------
 
@@ -310,27 +300,33 @@ class Scheduler:
         """Chunks of those with more than one token to compute. One that would begin the very block that another begins in
         this step sits it out: in the next step it finds that block in the cache.
         """
-        partial = [sequence for sequence in self._running.values() if sequence.remaining > 1]
-        line = self._line.in_order([*partial, *self._waiting.values()], now)
+        line = self._line.in_order(self._candidates(), now)
         budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in line])
         begun: set[Beginning] = set()
         passed: list[Sequence] = []
-        closed = False
+        closed: Band | None = None
         for sequence in line:
             if budget.spent:
                 break
             if sequence.id in self._waiting:
-                path = [] if closed else self._memory.find(sequence)
-                if closed or not self._may_begin(sequence, path, budget, begun):
+                if closed is not None and sequence.request.band <= closed:
+                    continue
+                path = self._memory.find(sequence)
+                if not self._may_begin(sequence, path, budget, begun):
                     continue
                 if not self._has_place(sequence, path):
                     passed.append(sequence)
-                    closed = sequence.pinned is not None or sequence.passed_over >= _MOST_PASSES
+                    if sequence.pinned is not None or sequence.passed_over >= _MOST_PASSES:
+                        closed = sequence.request.band if closed is None else max(closed, sequence.request.band)
                     continue
                 self._admit(sequence, path, now)
                 for other in passed:
                     other.passed_over += 1
             self._compute_chunk(sequence, budget, begun, now)
+
+    def _candidates(self) -> list[Sequence]:
+        """Those with a prompt to compute, and those that wait."""
+        return [*(one for one in self._running.values() if len(one.tokens) - one.computed > 1), *self._waiting.values()]
 
     def _may_begin(self, sequence: Sequence, path: list[CachedBlock], budget: StepBudget, begun: set[Beginning]) -> bool:
         past = len(path) * self._room.block_tokens
@@ -368,28 +364,9 @@ class Scheduler:
         return sequence.salt(index), 0 if after is None else id(after), sequence.block_key(index)
 
     def _has_place(self, sequence: Sequence, path: list[CachedBlock]) -> bool:
-        """Whether it can be admitted now."""
-        memory = self._memory
-        sequence.firm = not memory.can_swap or sequence.preemptions >= MOST_PREEMPTIONS
         if len(self._running) >= self._settings.max_rows:
             return False
-        taken = memory.needed_to_attach(path)
-        if sequence.firm:
-            return memory.available >= sequence.peak_blocks - len(path) + taken
-        if not self._running:
-            return memory.available > taken
-        spare = int(_RESUME_SHARE * memory.blocks) if sequence.pinned is not None else 0
-        return memory.available > taken + spare and self._peak_with(sequence, len(path), taken) <= memory.blocks
-
-    def _peak_with(self, newcomer: Sequence, cached_blocks: int, taken: int) -> int:
-        growths = [Growth(newcomer.current_blocks - cached_blocks, newcomer.expected_tokens - len(newcomer.tokens))]
-        own_now = 0
-        for sequence in self._running.values():
-            own_now += len(sequence.blocks) - sequence.shared_blocks
-            tokens = max(sequence.expected_tokens - len(sequence.tokens), 1)
-            growths.append(Growth(sequence.current_blocks - sequence.shared_blocks, tokens))
-        shared = max(self._memory.counts.held - own_now, 0) + taken
-        return predicted_peak(shared, growths, self._room.block_tokens)
+        return has_place(self._memory, self._running.values(), sequence, path)
 
     def _admit(self, sequence: Sequence, path: list[CachedBlock], now: float) -> None:
         del self._waiting[sequence.id]
@@ -451,10 +428,6 @@ class Scheduler:
         assert self._in_flight is None, "a sequence may only end between two steps"
         del self._running[sequence.id]
         self._memory.leave(sequence)
-
-
-def _first_to_go(sequence: Sequence) -> tuple[float, ...]:
-    return (sequence.request.band, -sequence.account.served, -sequence.submitted_at, -sequence.id)
 
 
 def _to_do(sequence: Sequence) -> tuple[int, int]:
