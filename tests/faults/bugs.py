@@ -217,7 +217,7 @@ def _journal_shows_before_it_writes() -> AbstractContextManager[object]:
 
 def _torn_record_is_kept() -> AbstractContextManager[object]:
     """What a killed process wrote in part stays in the segment, and later records are appended behind it."""
-    from tests.faults.world import MemorySegments
+    from tests.faults.machinery import MemorySegments
 
     def write(self: MemorySegments, data: bytes) -> int:
         number = max(self._world.disk, default=1)

@@ -8,7 +8,9 @@ from random import Random
 from antiphon.core.generation import GenerationStatus
 from antiphon.core.ids import GenerationId
 from tests.faults.loop import SimulatedLoop, Stuck, simulate
-from tests.faults.world import TOKENIZER, UNTOLD, Broken, Story, User, World
+from tests.faults.machinery import TOKENIZER
+from tests.faults.people import User
+from tests.faults.world import UNTOLD, Broken, Story, World
 
 _SETTLE_S = 90.0
 _CANCEL_WITHIN_S = 2.5

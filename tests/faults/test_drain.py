@@ -18,7 +18,7 @@ from antiphon.client.sse import ServerEvent
 from tests.faults.kills import KilledServer
 from tests.system.served import Person, Reading
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Reader:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("streams", [pytest.param(8, id="8"), pytest.param(200, id="200", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("streams", [8, 200])
 def test_a_restart_loses_and_doubles_nothing(tmp_path: Path, streams: int) -> None:
     server = KilledServer(tmp_path / "data", "none")
     server.config = server.config.replace("output_tokens_per_s = 150", "output_tokens_per_s = 20").replace(
