@@ -258,7 +258,7 @@ async def replica(spec: ReplicaSpec, command: Sequence[str] = WORKER_COMMAND) ->
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as folder:
         runtime_dir = Path(folder)
-        prepare_runtime_dir(runtime_dir)
+        await asyncio.to_thread(prepare_runtime_dir, runtime_dir)
         supervisor = Supervisor(SupervisedReplica("bench-0", 0, spec, runtime_dir, command=command), context, client, SystemClock())
         client.attach(supervisor)
         supervisor.start()
@@ -271,7 +271,7 @@ async def replica(spec: ReplicaSpec, command: Sequence[str] = WORKER_COMMAND) ->
             yield client
         finally:
             await supervisor.close()
-            context.term()
+            context.destroy(linger=0)
 
 
 def bench_spec(folder: Path, model: str, *, kv_bytes: int = 0, precision: str = "fast") -> ReplicaSpec:
