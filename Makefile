@@ -26,7 +26,7 @@ serve: setup
 test: setup lint
 	@$(PYTHON) -m pytest $(ARGS)
 
-# About half an hour; after an interruption the next call goes on with the files that have not passed yet.
+# About an hour and a quarter, most of it kill -9; after an interruption the next call goes on with what has not passed yet.
 test-all: setup lint
 	@$(PYTHON) tools/test_all.py $(ARGS)
 
