@@ -104,3 +104,8 @@ def test_rates_are_kept() -> None:
     complete(executor, [list(range(50)), list(range(50))], Sampling(max_tokens=6))
     seconds = time.perf_counter() - started
     assert 0.15 <= seconds < 0.6  # 100 tokens of prompt, then 5 steps of both
+
+
+def test_a_long_run_of_letters_is_encoded_in_one_pass() -> None:
+    text = "q" * 250_000
+    assert ReferenceTokenizer().encode(text) == list(text.encode())

@@ -167,10 +167,13 @@ class Server:
             self.process.stdout.close()
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """How many rows each table has; a search index is not counted by itself, but through the tables it keeps its entries in."""
         with contextlib.closing(sqlite3.connect(f"file:{self.data / 'antiphon.db'}?mode=ro", uri=True)) as database:
             tables = [
-                row[0] for row in database.execute("select name from sqlite_master where type = 'table' and name not like 'sqlite_%'")
+                row[0]
+                for row in database.execute(
+                    "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' and sql not like 'create virtual%'"
+                )
             ]
             return {table: database.execute(f'select count(*) from "{table}"').fetchone()[0] for table in tables}
 

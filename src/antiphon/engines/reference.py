@@ -50,7 +50,8 @@ _NASTY_PIECES: tuple[bytes, ...] = tuple(sorted({piece for group in NASTY_GROUPS
 _TOKEN_BYTES: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"", b"", b"", b"", *_PIECES, *_NASTY_PIECES)
 _NASTY_IDS: dict[bytes, int] = {piece: token_id for token_id, piece in enumerate(_TOKEN_BYTES) if piece}
 _NASTY_GROUP_IDS = tuple(tuple(_NASTY_IDS[piece] for piece in group) for group in NASTY_GROUPS)
-_WORD = re.compile(rb"[a-z]+ ")
+_WORD = re.compile(rb"(?<![a-z])[a-z]+ ")
+"""Begins at a word's first letter only, so that a long run without a space is scanned once."""
 
 
 class ReferenceTokenizer:
