@@ -222,7 +222,7 @@ def reads(report: Report, server: Served, *, seed: int, quick: bool) -> None:
     rounds = 40 if quick else 150
     report.n += rounds * 5
     cursors: list[str] = [""]
-    for _ in range(30):
+    for _ in range(20):
         _, page = client.get(f"/v1/conversations?limit=100{cursors[-1]}")
         cursors.append(f"&after={page['next']}")
     report.results["sidebar_ms_p95"] = p95_of(rounds, lambda: client.get(f"/v1/conversations?limit=30{chance.choice(cursors)}")[0])

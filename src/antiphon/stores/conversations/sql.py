@@ -36,6 +36,7 @@ from antiphon.stores.sql.trees import (
     select_message,
     select_messages,
     select_owned_message,
+    select_shape,
     select_tree,
     update_head,
 )
@@ -133,7 +134,7 @@ class SqlConversations:
     ) -> PathPage:
         def load(tx: sa.Connection) -> PathPage:
             head = select_head(tx, owner, conversation_id)
-            window = select_tree(tx, owner, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
+            window = select_shape(tx, owner, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
             return PathPage(select_messages(tx, owner, conversation_id, window.message_ids), window.siblings, window.next_cursor)
 
         return await self._db.read(load)
@@ -141,7 +142,7 @@ class SqlConversations:
     async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
         def load(tx: sa.Connection) -> tuple[Message, ...]:
             select_head(tx, owner, conversation_id)
-            return select_messages(tx, owner, conversation_id, select_tree(tx, owner, conversation_id).branch(leaf))
+            return select_messages(tx, owner, conversation_id, select_shape(tx, owner, conversation_id).branch(leaf))
 
         return await self._db.read(load)
 

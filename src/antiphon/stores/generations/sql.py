@@ -35,7 +35,7 @@ from antiphon.stores.sql.trees import (
     insert_message,
     select_head,
     select_message,
-    select_tree,
+    select_shape,
     update_head,
     update_message,
 )
@@ -203,7 +203,7 @@ def _parent_of_text(
     if parent_id is None:
         return None
     if isinstance(asked, CurrentLeaf) and has_children(tx, owner, conversation_id, parent_id):
-        parent_id = select_tree(tx, owner, conversation_id).newest_leaf(parent_id)
+        parent_id = select_shape(tx, owner, conversation_id).newest_leaf(parent_id)
     turn_rules.check_text_under(select_message(tx, owner, conversation_id, parent_id))
     return parent_id
 

@@ -18,7 +18,7 @@ from antiphon.stores.sql.base import Database, across_tenants
 from antiphon.stores.sql.records import add_audit
 from antiphon.stores.sql.rows import Row
 from antiphon.stores.sql.tables import shares
-from antiphon.stores.sql.trees import select_head, select_messages, select_tree
+from antiphon.stores.sql.trees import select_head, select_messages, select_shape
 
 _NO_MESSAGES = "[]"
 
@@ -30,7 +30,7 @@ class SqlShares:
     async def create(self, owner: Owner, conversation_id: ConversationId, *, share_id: ShareId, token: str, now: datetime) -> Share:
         def freeze(tx: sa.Connection) -> Share:
             head = select_head(tx, owner, conversation_id)
-            tree = select_tree(tx, owner, conversation_id)
+            tree = select_shape(tx, owner, conversation_id)
             leaf = tree.shown_leaf(head.current_leaf_id)
             messages = frozen(select_messages(tx, owner, conversation_id, () if leaf is None else tree.branch(leaf)))
             share = Share(share_id, owner.tenant_id, owner.user_id, conversation_id, token, head.title, messages, now)

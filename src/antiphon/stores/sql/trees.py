@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from antiphon.core.clock import to_ms
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
-from antiphon.core.messages import Conversation, Message
+from antiphon.core.messages import Conversation, Message, TreeNode
 from antiphon.stores.conversations.base import Owner
-from antiphon.stores.conversations.tree import ConversationTree
+from antiphon.stores.conversations.tree import ConversationTree, ShapeNode
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Value, changed_values
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
@@ -37,6 +37,7 @@ _select_child = Prepared(sa.select(messages.c.id).where(*_IN_CONVERSATION, *_bou
 _select_tree = Prepared(
     sa.select(messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at).where(*_IN_CONVERSATION)
 )
+_select_shape = Prepared(sa.select(messages.c.id, messages.c.parent_id, messages.c.created_at).where(*_IN_CONVERSATION))
 _insert_message = Prepared(messages.insert())
 _update_message = PreparedUpdate(messages, "tenant_id", "conversation_id", "id")
 _select_owned_message = Prepared(
@@ -86,7 +87,13 @@ def select_owned_message(tx: sa.Connection, owner: Owner, message_id: MessageId)
     return rows.message_of(row)
 
 
-def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree:
+def select_shape(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree[ShapeNode]:
+    """What paths need of the whole conversation, read from one index."""
+    found = _select_shape.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id})
+    return ConversationTree([ShapeNode(*row) for row in found.all()])
+
+
+def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree[TreeNode]:
     """The shape of the whole conversation, read from one index."""
     found = _select_tree.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id})
     return ConversationTree(rows.node_of(row) for row in found)
