@@ -80,10 +80,10 @@ async def flooder(client: ReplicaClient, maker: ChatMaker, *, seconds: float, se
     chats: list[Chat] = []
     for tenant in range(FLOODER_TENANTS):
         load = 20 if tenant == 0 else 1
-        arrivals = [0.0] * (8 * load) + [rng.uniform(0.0, seconds) for _ in range(int(0.8 * load * seconds))]
+        arrivals = [0.0] * (8 * load) + [rng.uniform(0.0, seconds) for _ in range(int(load * seconds))]
         for at in arrivals:
             question = maker.first(f"({rng.randrange(1 << 30)}) Tell me about rivers.", system=f"You are assistant {tenant}.")
-            chats.append(Chat(len(chats), (question,), 96, rng.randrange(1 << 30), at, tenant=f"tenant-{tenant}"))
+            chats.append(Chat(len(chats), (question,), 64, rng.randrange(1 << 30), at, tenant=f"tenant-{tenant}"))
     played = await client.play(chats, stop_s=seconds)
     cost: dict[str, float] = defaultdict(float)
     waiting: dict[str, int] = defaultdict(int)
