@@ -1,7 +1,7 @@
 """The story of an import: read a few conversations, plant them, store each in one act, and go on; a line of the report for each.
 
-What is read and parsed runs in a thread, so the event loop goes on; what is held at once is one batch. An import that is cut short
-leaves whole conversations behind, and a second one skips those.
+What is read and parsed runs in a thread, so the event loop goes on; two batches are held at once, one is read while the other is
+stored. An import that is cut short leaves whole conversations behind, and a second one skips those.
 """
 
 from __future__ import annotations
@@ -65,17 +65,25 @@ class Importer:
         """
         source = conversations_in(file, self._bounds)
         lines: list[Line] = []
-        while True:
-            batch = await asyncio.to_thread(self._next_batch, owner, source)
-            lines += await self._store(batch.found)
-            fault = batch.fault
-            if fault is None and batch.found:
-                if len(lines) < MAX_LINES:
+        reading = asyncio.create_task(asyncio.to_thread(self._next_batch, owner, source), name="import-reading")
+        try:
+            while True:
+                batch = await asyncio.shield(reading)
+                goes_on = batch.fault is None and bool(batch.found) and len(lines) + len(batch.found) < MAX_LINES
+                if goes_on:
+                    reading = asyncio.create_task(asyncio.to_thread(self._next_batch, owner, source), name="import-reading")
+                lines += await self._store(batch.found)
+                if goes_on:
                     continue
-                fault = f"It has more than {MAX_LINES} conversations; the rest was not read."
-            if fault is not None:
-                lines.append(Line("", "failed", reason=fault))
-            return Report(tuple(lines))
+                fault = batch.fault
+                if fault is None and batch.found:
+                    fault = f"It has more than {MAX_LINES} conversations; the rest was not read."
+                if fault is not None:
+                    lines.append(Line("", "failed", reason=fault))
+                return Report(tuple(lines))
+        finally:
+            # Whatever happened, nobody reads from the caller's file any more.
+            await asyncio.wait({reading})
 
     def _next_batch(self, owner: Owner, source: Iterator[Readable | Fault]) -> _Batch:
         found: list[Planted | Fault] = []
