@@ -36,6 +36,8 @@ METRICS_PROMISED = {
     "antiphon_step_seconds": {"part"},
     "antiphon_event_loop_lag_seconds": set(),
     "antiphon_cost_total": set(),
+    # Beyond the contract: the rate of regeneration.
+    "antiphon_turns_total": {"kind"},
 }
 REFUSALS_PROMISED = """
     bad_json invalid_text bad_cursor unauthenticated forbidden not_found parent_streaming conflict model_gone stale_version

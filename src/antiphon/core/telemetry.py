@@ -44,6 +44,7 @@ DOWNGRADES = Metric("antiphon_downgrades_total", MetricKind.COUNTER, "Turns answ
 STREAMS_OPEN = Metric("antiphon_streams_open", MetricKind.GAUGE, "Event streams open now")
 STEP_SECONDS = Metric("antiphon_step_seconds", MetricKind.HISTOGRAM, "Parts of one step", (*_REPLICA, "part"), _SECONDS)
 LOOP_LAG = Metric("antiphon_event_loop_lag_seconds", MetricKind.HISTOGRAM, "How late the event loop wakes", (), _SECONDS)
+TURNS = Metric("antiphon_turns_total", MetricKind.COUNTER, "Turns accepted: send, regenerate or continue", ("pool", "kind"))
 COST = Metric("antiphon_cost_total", MetricKind.COUNTER, "Cost of finished generations", ("pool", "plan"))
 
 METRICS: tuple[Metric, ...] = (
@@ -66,6 +67,7 @@ METRICS: tuple[Metric, ...] = (
     STREAMS_OPEN,
     STEP_SECONDS,
     LOOP_LAG,
+    TURNS,
     COST,
 )
 

@@ -25,6 +25,7 @@ from antiphon.core.errors import (
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
+from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Plan, Principal
 from antiphon.engines.base import Tokenizer
 from antiphon.inference.admission import Shed
@@ -49,6 +50,7 @@ MESSAGE_BYTES = 256_000
 _SHORT_TEXT = 2_000
 _STOPPED_WITHIN_S = 2.0
 _STOP_MAY_FOLLOW_S = 0.25
+_KINDS = {NewUserMessage: "send", RegenerateUnder: "regenerate", ContinueMessage: "continue"}
 _PARENT_POLL_S = 0.02
 
 
@@ -261,6 +263,8 @@ class TurnDesk:
 
     async def _commit(self, turn: TurnToAccept, continues: GenerationId | None) -> Accepted:
         accepted = await self._ports.generations.accept(turn)
+        if not accepted.replayed:
+            self._ports.telemetry.count(TURNS, 1, turn.pool, _KINDS[type(turn.what)])
         self._runner.wake(accepted.generation_id, continues=continues)
         return accepted
 
