@@ -16,7 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from antiphon.app import wiring
+import antiphon.app.run
+import antiphon.app.wiring  # noqa: F401 - `run` loads it late
 from antiphon.core.events import Delta, LogEntry
 from antiphon.core.generation import Generation
 from antiphon.core.ids import GenerationId
@@ -128,13 +129,13 @@ class KilledGateway(Gateway):
 
 
 def main() -> None:
-    for name, killed in (
-        ("SqlGenerations", KilledGenerations),
-        ("SqliteDatabase", KilledDatabase),
-        ("JournalLog", KilledJournal),
-        ("Gateway", KilledGateway),
-    ):
-        setattr(wiring, name, killed)
+    for killed in (KilledGenerations, KilledDatabase, KilledJournal, KilledGateway):
+        real = killed.__mro__[1]
+        composition = [module for name, module in sys.modules.items() if name.startswith("antiphon.app.")]
+        places = [module for module in composition if vars(module).get(real.__name__) is real]
+        assert places, f"the composition does not name {real.__name__}"
+        for place in places:
+            setattr(place, real.__name__, killed)
     from antiphon.cli.main import main as antiphon
 
     del sys.argv[1:3]
