@@ -167,9 +167,12 @@ class ReplicaClient:
                 load.send_due()
         finally:
             self.on_frame = None
-        load.cancel_open()
+        await load.cancel_open()
         await self.idle()
         return Played(load.player.turns, load.last_s)
+
+
+_CANCELS_AT_ONCE = 200
 
 
 class _Load:
@@ -194,10 +197,13 @@ class _Load:
             request = engine_request(chat, prompt.ids, prompt.seed, f"bench-{prompt.key}")
             self._open[prompt.key] = self._client.submit(request, partial(self._hear, prompt.key))
 
-    def cancel_open(self) -> None:
+    async def cancel_open(self) -> None:
+        """In portions: the wire holds a bounded number of commands."""
         self._closed = True
-        for handle in self._open.values():
+        for number, handle in enumerate(self._open.values(), start=1):
             self._client.cancel(handle)
+            if number % _CANCELS_AT_ONCE == 0:
+                await self._client.changed(SILENCE_SECONDS)
 
     def _hear(self, key: int, frame: SequenceFrame, at: float) -> None:
         if self._closed:
