@@ -66,7 +66,7 @@ def test_every_promised_metric_is_declared() -> None:
     declared = {metric.name: set(metric.labels) for metric in METRICS}
     assert declared.keys() == METRICS_PROMISED.keys()
     assert {name: labels - declared[name] for name, labels in METRICS_PROMISED.items() if labels - declared[name]} == {}
-    assert set().union(*declared.values()) <= {"pool", "replica", "plan", "band", "state", "status", "code", "part"}
+    assert set().union(*declared.values()) <= {"pool", "kind", "replica", "plan", "band", "state", "status", "code", "part"}
 
 
 def test_no_metric_is_named_outside_its_declaration() -> None:
