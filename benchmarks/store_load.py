@@ -42,7 +42,8 @@ class Caller:
         if self.reader is None or self.writer is None:
             self.reader, self.writer = await asyncio.open_connection(*self.server.address, limit=_LINE)
         content = b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {self.server.url.removeprefix('http://')}", f"Authorization: Bearer {self.server.key}", f"Accept: {accept}"]
+        host = self.server.url.removeprefix("http://")
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {self.server.key}", f"Accept: {accept}"]
         lines += ["Content-Type: application/json", f"Content-Length: {len(content)}", "", ""]
         self.writer.write("\r\n".join(lines).encode() + content)
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
