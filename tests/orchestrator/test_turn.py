@@ -294,6 +294,24 @@ async def test_a_row_that_ended_without_its_log_is_settled_once(gateway: Gateway
     await second.close()
 
 
+async def test_a_log_that_lost_its_last_entries_is_settled_with_the_stored_text(gateway: Gateway) -> None:
+    first = Stage(gateway)
+    accepted = await first.send(await first.conversation(), model="slow", params=TurnParams(max_tokens=40))
+    done = await first.ended(accepted.generation_id)
+    entries = await first.entries(done.id)
+    await first.close()
+    log = MemoryLog(first.clock, 900)
+    await log.open(done.id, 1)
+    await log.append(done.id, entries[:3])
+    second = Stage(gateway, state=first.state, log=log)
+    await asyncio.gather(*(second.runner.settle(done) for _ in range(5)))
+    settled = await second.entries(done.id)
+    assert isinstance(check_log(settled), Done)
+    assert shown_text(settled) == (await second.message(accepted.message_id)).content == shown_text(entries)
+    assert {entry.epoch for entry in settled[-2:]} == {2}, "no cursor of the lost entries names one of these"
+    await second.close()
+
+
 async def test_an_engine_that_cannot_start_is_asked_twice_then_it_fails(gateway: Gateway) -> None:
     asked = 0
 
