@@ -71,6 +71,8 @@ def test_times_and_titles_are_bounded() -> None:
     later = datetime(2999, 1, 1, tzinfo=UTC)
     whole = planted(node("a", None, at=later), node("b", "a"), title=" \x1b[31mred\n\u2028 " + "x" * 300).whole
     assert whole.head.title == "[31mred " + "x" * 192
+    assert planted(node("\b", None), title="\x00 \x08").whole.head.title == ""
+    assert planted(node("a", None), title="x" * 199 + " y").whole.head.title == "x" * 199
     assert {message.created_at for message in whole.messages} == {NOW}
     assert whole.head.updated_at == NOW
 

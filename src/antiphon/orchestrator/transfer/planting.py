@@ -185,9 +185,9 @@ def _head(
     """The head without its leaf. A foreign model is kept on the messages alone: here it could not be asked."""
     newest = max((message.created_at for message in messages), default=now)
     oldest = min((message.created_at for message in messages), default=now)
-    title = " ".join(_CONTROL.sub(" ", source.title).split())[:MAX_TITLE]
+    title = _one_line(source.title)
     if not title and not source.may_be_empty:
-        title = first_title(next((message.content for message in messages if message.role is Role.USER), ""))
+        title = _one_line(first_title(next((message.content for message in messages if message.role is Role.USER), "")))
     return Conversation(
         id=conversation_id,
         tenant_id=owner.tenant_id,
@@ -219,6 +219,10 @@ def _newest(messages: Sequence[Message]) -> MessageId | None:
     answered = {message.parent_id for message in messages}
     leaves = [message for message in messages if message.id not in answered]
     return max(leaves, key=lambda message: (message.created_at, message.id)).id if leaves else None
+
+
+def _one_line(title: str) -> str:
+    return " ".join(_CONTROL.sub(" ", title).split())[:MAX_TITLE].rstrip()
 
 
 def _bounded(content: str) -> str:
