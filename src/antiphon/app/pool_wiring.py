@@ -59,7 +59,7 @@ def _model_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpec:
-    """What one replica of a pool is started with: replicas on this machine share its cores."""
+    """What one replica of a pool is started with: replicas on this machine share its cores and memory."""
     assert spec.engine in {"openvino", "reference"}
     local = sum(pool.replicas for pool in config.pools if pool.engine == "openvino")
     return ReplicaSpec(
@@ -70,7 +70,7 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
         precision=spec.precision,
         kv_bytes=spec.kv_bytes,
         context_tokens=spec.context_tokens,
-        threads=0 if local <= 1 else max(1, len(os.sched_getaffinity(0)) // local),
+        replicas=max(local, 1),
         prefill_tokens_per_s=spec.prefill_tokens_per_s,
         output_tokens_per_s=spec.output_tokens_per_s,
         blocks=spec.blocks,
