@@ -41,6 +41,7 @@ def convert(source: Path, folder: Path, report: Callable[[str, int], None]) -> N
         (folder / TOKENIZER_FILE).write_text(model.tokenizer.to_json(), encoding="utf-8")
         report("converting", 1)
         _write_ir(source, folder)
+        _restore_minima(source, folder)
     report("converting", 2)
     from antiphon.engines.paged_model import check_model
 
@@ -75,6 +76,12 @@ def _write_ir(source: Path, folder: Path) -> None:
             leftover.unlink()
     if not (folder / "openvino_model.xml").is_file() or not (folder / "openvino_model.bin").is_file():
         raise ModelUnusable(f"{source.name} cannot be converted: OpenVINO wrote no model.")
+
+
+def _restore_minima(source: Path, folder: Path) -> None:
+    from antiphon.engines.gguf_minima import restore_minima
+
+    restore_minima(source, folder)
 
 
 def main(arguments: list[str]) -> int:

