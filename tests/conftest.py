@@ -50,5 +50,7 @@ def free_port() -> int:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """In CI nothing is skipped for want of a tool: a skip there is a failure."""
     if os.environ.get("CI") and call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception):
-        reason = str(call.excinfo.value)
-        call.excinfo = pytest.ExceptionInfo.from_exception(AssertionError(f"skipped in CI: {reason}"))
+        try:
+            raise AssertionError(f"skipped in CI: {call.excinfo.value}")
+        except AssertionError:
+            call.excinfo = pytest.ExceptionInfo.from_current()

@@ -93,8 +93,7 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
     gaps = sorted(reader.longest_gap(stopped_at) for reader in readers)
     p99 = gaps[int(STREAMS * 0.99) - 1]
     print(f"stop to ready {ready_s:.1f} s; gaps p50 {gaps[STREAMS // 2]:.2f} s, p99 {p99:.2f} s, max {gaps[-1]:.2f} s")
-    if p99 >= GAP_P99_S:
-        pytest.xfail(f"nothing is lost, but the gap's p99 is {p99:.1f} s, not below {GAP_P99_S} s: the restart itself takes that long")
+    assert p99 < GAP_P99_S, "nothing is lost, but readers wait longer for the restart than promised"
 
 
 def _until_told(person: Person, generation_id: str, told: list[float]) -> None:
