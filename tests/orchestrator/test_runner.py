@@ -99,7 +99,7 @@ async def test_an_outage_beside_an_answer_is_told_of_once(gateway: Gateway) -> N
     refusing = Refusing(stage.generations)
     stage = Stage(gateway, state=stage.state, ports={"generations": refusing})
     await stage.runner.start()
-    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=150))
+    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=400))
     await stage.until_text(accepted.generation_id)
     refusing.refuses = True
     with capture_logs() as told:
