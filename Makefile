@@ -71,6 +71,7 @@ clean:
 	@echo "set-up: dependencies" >&2
 	@$(PIP) --require-hashes --no-deps -r requirements.lock >&2
 	@$(PIP) --no-deps --no-build-isolation --editable . >&2
+	@$(PYTHON) -m compileall -q src
 	@touch $@
 
 .venv/dev.stamp: .venv/runtime.stamp requirements-dev.lock
