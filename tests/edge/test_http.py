@@ -372,7 +372,7 @@ async def test_without_a_built_client_a_page_says_so(site: Site) -> None:
 
 async def test_an_unexpected_error_tells_nothing(site: Site, ada: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("secret path /root/x")
+        raise RuntimeError("secret path /srv/x")
 
     monkeypatch.setattr(type(site.services.conversations), "page", broken)
     answer = await ada.http.get("/v1/conversations")

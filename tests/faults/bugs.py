@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import patch  # plants a bug in a real class and takes it out again; nothing is mocked
 
 from antiphon.core.events import LogEntry
 from antiphon.core.generation import GenerationStatus

@@ -129,7 +129,7 @@ class Tail:
                     await self._follow()
                 finally:
                     following.cancel()
-        except Exception:
+        except Exception:  # whatever it is, readers must learn of it: they would wait for a tail that is gone
             self.failed = True
             _log.exception("tail_failed", generation_id=self.generation_id)
             raise

@@ -164,7 +164,7 @@ class Supervisor:
         while not self._closing.is_set():
             try:
                 await self._live_once()
-            except Exception:
+            except Exception:  # a fault of ours in one life must not leave the replica without a next one
                 log.exception("supervision_failed", replica=self._replica.replica_id)
             if self._closing.is_set():
                 return

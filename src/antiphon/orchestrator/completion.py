@@ -136,7 +136,7 @@ class CompletionStream:
                     continue
                 self._note(event)
                 yield event
-        except Exception:
+        except Exception:  # only noted, for the count of how completions end; the caller gets it
             self._failed = True
             raise
 

@@ -229,7 +229,7 @@ class Runner:
             run.generation = await self._claimed(generation_id, beyond_lease)
             if run.generation is not None:
                 await Turn(self._ports, run.generation, run.control, self._grid).run()
-        except Exception:
+        except Exception:  # the task's end: nobody awaits it, and the sweeper claims the generation again
             log.exception("generation_not_claimed", generation_id=generation_id)
         finally:
             run.control.live.settle()

@@ -106,7 +106,7 @@ class Turn:
             await self._finish(ending)
         except StaleEpoch:
             logger.info("generation_overtaken")
-        except Exception:
+        except Exception:  # the row stays open with its lease, so the sweeper takes it over; readers lose nothing
             logger.exception("generation_not_finished")
         finally:
             self._control.live.settle()
@@ -122,7 +122,7 @@ class Turn:
             reason = Deleted("The conversation was deleted.")
         except AntiphonError as refusal:
             reason = EngineFailed(str(refusal))
-        except Exception:
+        except Exception:  # an accepted turn ends in exactly one terminal event, also when the fault is ours
             log.exception("generation_broke", generation_id=self._generation.id)
             reason = EngineFailed("Something went wrong while writing this answer.")
         log.warning("generation_failed", generation_id=self._generation.id, code=reason.code)
@@ -359,7 +359,7 @@ class Turn:
         try:
             tokenizer = self._ports.gateway.tokenizer(self._pool_name)
             return len(await asyncio.to_thread(tokenizer.encode, text))
-        except Exception:
+        except Exception:  # a count is an economy: without it the text is counted when it is next read
             log.exception("text_not_counted", generation_id=self._generation.id)
             return None
 

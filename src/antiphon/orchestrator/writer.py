@@ -70,7 +70,7 @@ class LogWriter:
             await self.log.append(self._generation_id, entries)
         except StaleEpoch:
             raise
-        except Exception:
+        except Exception:  # the answer of an append may be lost after the log took it: the log itself decides
             state = await self.log.state(self._generation_id)
             if state is None or (state.epoch, state.seq) != (self._epoch, entries[-1].seq):
                 raise
