@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from antiphon.app.config import Config, Flags, load_config
 from antiphon.core.errors import ConfigErrors
+from antiphon.core.plans import MessageCap, Plan
 from antiphon.core.pools import PoolSpec
-from antiphon.core.tenancy import Band, MessageCap, Plan
+from antiphon.core.tenancy import Band
 from antiphon.orchestrator.settings import Timing
 
 HOME = {"HOME": "/home/ada"}
@@ -219,3 +220,18 @@ def test_any_environment_gives_a_config_or_faults(environ: dict[str, str]) -> No
         load_config(Flags(), {"HOME": "/nowhere", **environ})
     except ConfigErrors as error:
         assert error.faults
+
+
+def test_the_shipped_example_has_two_pools_of_one_model_and_three_plans() -> None:
+    config = load_config(Flags(config=Path(__file__).parents[2] / "deploy" / "antiphon.toml"), HOME)
+    assert [(pool.name, pool.downgrade_to) for pool in config.pools] == [("small", ""), ("large", "small")]
+    assert len({pool.model for pool in config.pools}) == 1
+    assert [(plan.name, plan.band, plan.ttft_limit_ms) for plan in config.plans] == [
+        ("free", Band.LOW, 10_000),
+        ("plus", Band.STANDARD, 3_000),
+        ("team", Band.HIGH, 1_500),
+    ]
+    free, plus, team = config.plans
+    assert (free.allows("large", "other"), plus.allows("large", "other"), free.allows("other", "small")) == (False, True, True)
+    assert not team.downgrade
+    assert plus.caps == (MessageCap("large", 80, 10_800),)

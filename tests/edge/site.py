@@ -11,7 +11,8 @@ import httpx
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.clock import Clock
 from antiphon.core.ids import GenerationId, IdKind, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Plan, Scope, Tenant, User, UserRole
+from antiphon.core.plans import Plan
+from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.http import EdgeApp, build_app
 from antiphon.edge.metrics import PrometheusTelemetry

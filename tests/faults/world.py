@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, TenantId, UserId
 from antiphon.core.messages import Conversation
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import NullTelemetry
-from antiphon.core.tenancy import Band, Plan, Principal, Scope, UserRole
+from antiphon.core.tenancy import Band, Principal, Scope, UserRole
 from antiphon.edge.services import ServerState
 from antiphon.edge.stream import Streams
 from antiphon.engines.base import EngineRequest

@@ -13,8 +13,9 @@ from antiphon.core.events import Delta, Done, Failed, LogEntry, LogEvent, Snapsh
 from antiphon.core.generation import Generation, TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation, Message
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import Metric
-from antiphon.core.tenancy import Band, Plan, Principal, Scope, UserRole
+from antiphon.core.tenancy import Band, Principal, Scope, UserRole
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import SendMessage, TurnDesk
 from antiphon.orchestrator.completion import Completions

@@ -14,7 +14,7 @@ from antiphon.core.errors import EngineFailed, StaleEpoch, StoreUnavailable
 from antiphon.core.events import Delta, Done, Failed, Meta, Queued, Snapshot
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.messages import MessageStatus
-from antiphon.core.tenancy import Plan
+from antiphon.core.plans import Plan
 from antiphon.engines.base import EngineEvent, EngineRequest
 from antiphon.inference.fleet import PoolStatus
 from antiphon.inference.gateway import Gateway

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from antiphon.app.plan_table import plan_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
+from antiphon.core.plans import DEFAULT_PLAN, Plan
 from antiphon.core.pools import PoolSpec
-from antiphon.core.tenancy import Band, MessageCap, Plan
 from antiphon.orchestrator.settings import Timing
 
 DEFAULT_PORT = 8484
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_POOL = PoolSpec(name="small", model=DEFAULT_MODEL)
-DEFAULT_PLAN = "free"
 
 _SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults")
 _LISTS = ("pools", "plans")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
-_BANDS = {"low": Band.LOW, "standard": Band.STANDARD, "high": Band.HIGH}
 _REFERENCE_KEYS = ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary")
 
 
@@ -218,44 +217,7 @@ def _pool(table: Table) -> PoolSpec:
 def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tuple[str, str]]) -> tuple[Plan, ...]:
     tables = _entries(raw, "plans", faults)
     served = {name for pool in pools for name in (pool.name, pool.model)}
-    return (Plan(name=DEFAULT_PLAN),) if tables is None else tuple(_plan(table, served) for table in tables)
-
-
-def _plan(table: Table, served: set[str]) -> Plan:
-    default = Plan(name=DEFAULT_PLAN)
-    plan = Plan(
-        name=table.text("name", DEFAULT_PLAN),
-        models=table.texts("models"),
-        band=_BANDS[table.choice("priority", "standard", tuple(_BANDS))],
-        tokens_per_minute=table.integer("tokens_per_minute", default.tokens_per_minute, at_least=1),
-        requests_per_minute=table.integer("requests_per_minute", default.requests_per_minute, at_least=1),
-        concurrency=table.integer("concurrency", default.concurrency, at_least=1),
-        caps=tuple(_cap(entry, served) for entry in table.tables("caps")),
-        max_output_tokens=table.integer("max_output_tokens", default.max_output_tokens, at_least=1),
-        ttft_limit_ms=table.integer("ttft_limit_ms", default.ttft_limit_ms, at_least=1),
-        downgrade=table.truth("downgrade", default.downgrade),
-        on_abandon=table.choice("on_abandon", "finish", ("finish", "cancel")),
-        reserved_tokens_per_s=table.integer("reserved_tokens_per_s", 0),
-    )
-    for model in plan.models:
-        if model not in served:
-            table.fault("models", f"no pool serves {model!r}")
-    table.finish()
-    return plan
-
-
-def _cap(table: Table, served: set[str]) -> MessageCap:
-    cap = MessageCap(
-        model=table.text("model", ""),
-        messages=table.integer("messages", 0),
-        window_seconds=table.integer("window_seconds", 3600, at_least=1),
-    )
-    if cap.model not in served:
-        table.fault("model", f"no pool serves {cap.model!r}")
-    if not table.has("messages"):
-        table.fault("messages", "is missing")
-    table.finish()
-    return cap
+    return (Plan(name=DEFAULT_PLAN),) if tables is None else tuple(plan_of(table, served) for table in tables)
 
 
 # --- raw values -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who asks: tenants, users, keys, principals, and the plan that binds them."""
+"""Who asks: tenants, users, keys, principals. What their plans allow is in ``plans``."""
 
 from __future__ import annotations
 
@@ -74,30 +74,3 @@ class Principal:
     plan: str
     scopes: frozenset[Scope]
     key_id: KeyId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageCap:
-    """At most ``messages`` turns with ``model`` in any window of ``window_seconds``."""
-
-    model: str
-    messages: int
-    window_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a user may use and how they wait; see ``[[plans]]`` in the configuration."""
-
-    name: str
-    models: tuple[str, ...] = ()
-    band: Band = Band.STANDARD
-    tokens_per_minute: int = 20_000
-    requests_per_minute: int = 20
-    concurrency: int = 2
-    caps: tuple[MessageCap, ...] = ()
-    max_output_tokens: int = 1024
-    ttft_limit_ms: int = 10_000
-    downgrade: bool = True
-    on_abandon: str = "finish"
-    reserved_tokens_per_s: int = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.core.clock import Clock
 from antiphon.core.ids import IdSource
-from antiphon.core.tenancy import Plan
+from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk

@@ -25,8 +25,9 @@ from antiphon.core.errors import (
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import TURNS
-from antiphon.core.tenancy import Plan, Principal
+from antiphon.core.tenancy import Principal
 from antiphon.engines.base import Tokenizer
 from antiphon.inference.admission import Shed
 from antiphon.inference.fleet import PoolStatus

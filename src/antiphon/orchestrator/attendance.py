@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from antiphon.core.clock import Clock
-from antiphon.core.tenancy import Band, Plan
+from antiphon.core.plans import Plan
+from antiphon.core.tenancy import Band
 from antiphon.orchestrator.readers import Readership
 
 BACKGROUND = Band.BATCH

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from antiphon.core.clock import Clock
 from antiphon.core.errors import Forbidden
 from antiphon.core.ids import IdSource
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import Telemetry
-from antiphon.core.tenancy import Plan
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Conversations

@@ -29,8 +29,8 @@ from antiphon.core.errors import (
 from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, Snapshot
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
-from antiphon.core.tenancy import Plan
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import PoolStatus

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastapi import APIRouter
 
-from antiphon.core.tenancy import Plan
+from antiphon.core.plans import Plan
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Services, guarded
 from antiphon.inference.fleet import PoolStatus
 
@@ -46,7 +46,6 @@ async def list_models(caller: Caller, services: Services) -> ModelsAnswer:
 
 
 def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
-    allowed = plan is not None and (not plan.models or not {status.name, status.model}.isdisjoint(plan.models))
     return ModelAnswer(
         id=status.name,
         object="model",
@@ -57,6 +56,6 @@ def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
         load=status.load,
         wait_ms=status.wait_ms,
         context_tokens=status.context_tokens,
-        allowed=allowed,
+        allowed=plan is not None and plan.allows(status.name, status.model),
         price=None,
     )
