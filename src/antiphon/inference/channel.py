@@ -11,6 +11,8 @@ from antiphon.core.errors import EngineFailed
 from antiphon.inference.wire import Command, Report, decode_command, decode_report, encode
 
 _DRAIN = 64
+_NO_LIMIT = 0
+"""For commands: there are at most a few for each request under way, and one that is lost is a request nobody can stop."""
 
 
 class ReplicaChannel:
@@ -19,6 +21,7 @@ class ReplicaChannel:
     def __init__(self, address: str) -> None:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
         self._socket.connect(address)
 
     def receive(self, *, wait: bool) -> list[Command]:
@@ -49,6 +52,7 @@ class GatewayChannel:
         self._on_report = on_report
         self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, _NO_LIMIT)
         self._socket.bind(address)
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self.drain)

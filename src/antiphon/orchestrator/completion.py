@@ -21,7 +21,7 @@ from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finis
 from antiphon.inference.admission import Shed
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
-from antiphon.orchestrator.request import sampling_of
+from antiphon.orchestrator.request import public_prefix_tokens, sampling_of
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.turn import queue_deadline_s
 
@@ -79,6 +79,7 @@ class Completions:
             prompt_ids=prompt_ids,
             sampling=sampling_of(request.params, max_tokens=max_tokens, noise_name=generation_id),
             band=plan.band,
+            public_prefix_tokens=public_prefix_tokens(ports.gateway.tokenizer(pool.name), prompt_ids),
         )
         events = ports.gateway.stream(pool.name, engine, deadline_s=queue_deadline_s(plan))
         return CompletionStream(ports, plan.name, (pool.name, pool.model), engine, events)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
 
 from antiphon.core.generation import Generation, Sampling, TurnParams
-from antiphon.core.messages import Message
+from antiphon.core.messages import Message, Role
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineRequest, Tokenizer
-from antiphon.orchestrator.prompt import output_tokens, plan_prompt
+from antiphon.engines.base import EngineRequest, PromptMessage, Tokenizer
+from antiphon.orchestrator.prompt import SYSTEM_PROMPT, output_tokens, plan_prompt
 from antiphon.orchestrator.resume import ShownText, resume
 
 
@@ -69,8 +71,21 @@ def turn_request(
         sampling=sampling_of(params, max_tokens=already_base + new_tokens, noise_name=generation.id),
         already_ids=resumption.already_ids,
         band=limits.band,
+        public_prefix_tokens=public_prefix_tokens(tokenizer, prompt_ids),
     )
     return TurnRequest(engine, prompt_tokens=prompt_tokens, base_tokens=already_base, skip=resumption.skip)
+
+
+def public_prefix_tokens(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> int:
+    """How many leading ids are the server's own, the same for every tenant: the system prompt and what the template puts
+    around it. Whoever else begins with the very same ids says nothing of their own in them.
+    """
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_ids, _system_ids(tokenizer), strict=False)))
+
+
+@lru_cache(maxsize=32)
+def _system_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    return tuple(tokenizer.prompt((PromptMessage(Role.SYSTEM, SYSTEM_PROMPT),)))
 
 
 def _seed_of(name: str) -> int:
