@@ -1,0 +1,124 @@
+"""Limits that several servers share, in Redis: one script, Redis's time, all keys of a tenant under one hash tag.
+
+The script is ``tally`` again in Lua, and is held to it call by call (``tests/contracts/test_limits.py``). All its steps may be repeated
+when an answer was lost: they know their generation. Keys expire by themselves once they say nothing any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+
+from antiphon.core.errors import StoreUnavailable
+from antiphon.core.ids import GenerationId, TenantId
+from antiphon.core.limits import Budget, Cap, Concurrency, Exhausted, Granted, Limit, Measure, Outcome, Rate, Reservation, Standing, Verdict
+
+SCRIPT = files("antiphon.stores.limits").joinpath("limiter.lua").read_text("utf-8")
+_SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
+_TIMEOUT_S = 1.0
+_CONNECTIONS = 64
+
+Argument = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Which step of its tenant this was, and when, in the tenant's time: steps can be put into their order afterwards."""
+
+    number: int
+    now_ms: int
+
+
+class RedisLimiter:
+    """``last_step`` is the newest answer's place among its tenant's, for who compares many processes' answers."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.last_step = Step(0, 0)
+
+    @staticmethod
+    def connect(url: str) -> RedisLimiter:
+        """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call; a call waits a second at most, twice."""
+        parts = urlsplit(url)
+        redis = Redis(
+            host=parts.hostname or "localhost",
+            port=parts.port or 6379,
+            db=int(parts.path.strip("/") or 0),
+            username=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            ssl=parts.scheme == "rediss",
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 1),
+            max_connections=_CONNECTIONS,
+            driver_info=None,  # it would be read from files, in the event loop
+        )
+        return RedisLimiter(redis)
+
+    async def reserve(self, reservation: Reservation) -> Verdict:
+        arguments = (reservation.generation_id, reservation.tokens, reservation.cost_nanos, *_encoded(reservation.limits))
+        granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments)
+        standings = _standings(reservation.limits, places)
+        return Granted(standings) if granted else Exhausted(reservation.limits[number - 1], wait_ms, standings)
+
+    async def renew(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
+        return (await self._run(tenant_id, "renew", (generation_id,)))[0] == 1
+
+    async def reconcile(self, outcome: Outcome) -> bool:
+        arguments = (outcome.generation_id, outcome.tokens, outcome.cost_nanos, int(outcome.counts), *_encoded(outcome.limits))
+        return (await self._run(outcome.tenant_id, "reconcile", arguments))[0] == 1
+
+    async def release(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
+        return (await self._run(tenant_id, "release", (generation_id,)))[0] == 1
+
+    async def standings(self, tenant_id: TenantId, limits: Sequence[Limit]) -> tuple[Standing, ...]:
+        return _standings(limits, (await self._run(tenant_id, "standings", ("", *_encoded(limits))))[5:])
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def _run(self, tenant_id: TenantId, step: str, arguments: Sequence[Argument]) -> list[int]:
+        prefix = prefix_of(tenant_id)
+        try:
+            try:
+                answer = await self._redis.evalsha(_SHA1, 1, prefix, step, *arguments)
+            except NoScriptError:  # a restarted Redis, or another one after a failover
+                answer = await self._redis.eval(SCRIPT, 1, prefix, step, *arguments)
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
+        whole = cast("list[int]", answer)
+        self.last_step = Step(whole[1], whole[2])
+        return whole
+
+
+def prefix_of(tenant_id: TenantId) -> str:
+    """What all keys of a tenant's limits begin with."""
+    return f"antiphon:{{{tenant_id}}}:limit:"
+
+
+def _encoded(limits: Sequence[Limit]) -> list[Argument]:
+    words: list[Argument] = []
+    for limit in limits:
+        match limit:
+            case Rate():
+                words += ("R", f"rate:{limit.subject}:{limit.measure}", limit.per_minute, int(limit.measure is Measure.TOKENS))
+            case Concurrency():
+                words += ("C", f"running:{limit.subject}", limit.most, 0)
+            case Cap():
+                words += ("M", f"cap:{limit.subject}:{limit.model}:{limit.window_ms}", limit.most, limit.window_ms)
+            case Budget():
+                words += ("B", f"money:{limit.subject}:{limit.period}", limit.most_nanos, limit.left_ms)
+    return words
+
+
+def _standings(limits: Sequence[Limit], places: Sequence[int]) -> tuple[Standing, ...]:
+    return tuple(Standing(limit, places[2 * index], places[2 * index + 1]) for index, limit in enumerate(limits))

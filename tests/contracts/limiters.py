@@ -1,0 +1,75 @@
+"""Limiters whose time the tests move: the memory driver by its clock, the Redis driver by its tenants' clocks in Redis."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+from redis import Redis as BlockingRedis
+
+from antiphon.core.clock import ManualClock
+from antiphon.core.ids import GenerationId, TenantId
+from antiphon.core.limits import Budget, Cap, Concurrency, Limit, Measure, Outcome, Rate, Reservation
+from antiphon.stores.limits.base import Limiter
+from antiphon.stores.limits.redis import prefix_of
+
+TENANT = TenantId("tenant_1")
+TOKENS = Rate("user:u1", Measure.TOKENS, 1000)
+REQUESTS = Rate("user:u1", Measure.REQUESTS, 20)
+RUNNING = Concurrency("user:u1", 2)
+HOURLY = Cap("user:u1", "large", 3, 3_600_000)
+MONTHLY = Budget("org", "2026-01", 1_000_000, 86_400_000)
+
+
+class Bench(Protocol):
+    """A limiter and a hand on its time."""
+
+    limiter: Limiter
+
+    def advance(self, seconds: float) -> None: ...
+
+    def set_back(self, seconds: float) -> None:
+        """The clock that the driver reads is set back, forth where negative; no time passes."""
+        ...
+
+
+@dataclass
+class MemoryBench:
+    limiter: Limiter
+    clock: ManualClock
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def set_back(self, seconds: float) -> None:
+        from datetime import timedelta
+
+        self.clock.wall -= timedelta(seconds=seconds)
+
+
+@dataclass
+class RedisBench:
+    """Redis's own clock goes on too, by the few milliseconds that a test takes."""
+
+    limiter: Limiter
+    redis: BlockingRedis
+
+    def advance(self, seconds: float) -> None:
+        self._change(now_ms=seconds * 1000)
+
+    def set_back(self, seconds: float) -> None:
+        self._change(raw_ms=seconds * 1000)
+
+    def _change(self, raw_ms: float = 0, now_ms: float = 0) -> None:
+        for key in self.redis.scan_iter(prefix_of(TENANT) + "clock"):
+            raw, behind, now, steps = struct.unpack("<dddd", self.redis.get(key))
+            self.redis.set(key, struct.pack("<dddd", raw + raw_ms, behind, now + now_ms, steps))
+
+
+def reservation(name: str, *limits: Limit, tokens: int = 100, cost: int = 0) -> Reservation:
+    return Reservation(TENANT, GenerationId(f"gen_{name}"), tokens, cost, limits)
+
+
+def outcome(name: str, *limits: Limit, tokens: int = 0, cost: int = 0, counts: bool = True) -> Outcome:
+    return Outcome(TENANT, GenerationId(f"gen_{name}"), tokens, cost, limits, counts)
