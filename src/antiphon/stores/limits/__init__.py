@@ -1,0 +1,1 @@
+"""Limiters: what may still be used, asked and answered in one step."""
