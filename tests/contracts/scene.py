@@ -35,6 +35,12 @@ from antiphon.stores.generations.base import (
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.personal.base import PersonalTexts
+from antiphon.stores.personal.memory import MemoryPersonalTexts
+from antiphon.stores.personal.sql import SqlPersonalTexts
+from antiphon.stores.prompts.base import Prompts
+from antiphon.stores.prompts.memory import MemoryPrompts
+from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.base import Shares
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.shares.sql import SqlShares
@@ -57,12 +63,32 @@ def make_migrated_file(folder: Path) -> Path:
 def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Scene:
     """A scene on the memory drivers."""
     conversations, generations = MemoryConversations(state), MemoryGenerations(state, clock)
-    return Scene(MemoryAccounts(state), conversations, generations, clock, ids, MemoryShares(state), MemoryCustody(state))
+    return Scene(
+        MemoryAccounts(state),
+        conversations,
+        generations,
+        clock,
+        ids,
+        MemoryShares(state),
+        MemoryCustody(state),
+        MemoryPrompts(state),
+        MemoryPersonalTexts(state),
+    )
 
 
 def sql_scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene:
     """A scene on the SQL drivers."""
-    return Scene(SqlAccounts(db), SqlConversations(db), SqlGenerations(db), clock, ids, SqlShares(db), SqlCustody(db))
+    return Scene(
+        SqlAccounts(db),
+        SqlConversations(db),
+        SqlGenerations(db),
+        clock,
+        ids,
+        SqlShares(db),
+        SqlCustody(db),
+        SqlPrompts(db),
+        SqlPersonalTexts(db),
+    )
 
 
 @dataclass
@@ -74,6 +100,8 @@ class Scene:
     ids: CountingIds
     shares: Shares
     custody: Custody
+    prompts: Prompts
+    personal: PersonalTexts
     leases: timedelta = field(default=timedelta(seconds=10))
 
     async def tenant(self, name: str = "acme") -> Tenant:

@@ -38,7 +38,9 @@ async def test_unknown_foreign_and_deleted_are_the_same(scene: Scene) -> None:
             scene.conversations.update(who, conversation_id, patch, now=now),
             scene.conversations.delete(who, conversation_id, now=now),
             scene.conversations.path(who, conversation_id, leaf=None, limit=9, before=None),
-            scene.conversations.branch(who, conversation_id, message_id),
+            scene.conversations.branch(who, conversation_id, message_id, last=9),
+            scene.conversations.branch_ids(who, conversation_id, message_id),
+            scene.conversations.texts(who, conversation_id, [message_id]),
             scene.conversations.tree(who, conversation_id),
             scene.conversations.message(who, message_id),
             scene.conversations.put_feedback(who, message_id, Feedback(1), now=now),
@@ -178,8 +180,11 @@ async def test_paths_are_paged_from_the_leaf_upwards(scene: Scene) -> None:
         before = page.next_cursor
     assert before is None
     assert seen == ids
-    assert [message.id for message in await scene.conversations.branch(owner, head.id, ids[5])] == ids[:6]
-    roles = [message.role for message in await scene.conversations.branch(owner, head.id, ids[-1])]
+    assert [message.id for message in await scene.conversations.branch(owner, head.id, ids[5], last=9)] == ids[:6]
+    assert [message.id for message in await scene.conversations.branch(owner, head.id, ids[5], last=2)] == ids[4:6]
+    assert await scene.conversations.branch_ids(owner, head.id, ids[5]) == tuple(ids[:6])
+    assert [message.id for message in await scene.conversations.texts(owner, head.id, [ids[4], ids[0]])] == [ids[4], ids[0]]
+    roles = [message.role for message in await scene.conversations.branch(owner, head.id, ids[-1], last=9)]
     assert roles == [Role.USER, Role.ASSISTANT] * 4
 
 

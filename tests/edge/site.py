@@ -25,6 +25,7 @@ from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
+from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.custody.memory import MemoryCustody
@@ -32,6 +33,8 @@ from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.personal.memory import MemoryPersonalTexts
+from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.transfers.memory import MemoryTransfers
 
@@ -91,6 +94,8 @@ class Site:
         ports = Ports(
             conversations=MemoryConversations(self.state),
             generations=MemoryGenerations(self.state, self.clock),
+            prompts=MemoryPrompts(self.state),
+            personal=MemoryPersonalTexts(self.state),
             log=self.log,
             gateway=gateway,
             plans={"free": PLAN},
@@ -112,6 +117,8 @@ class Site:
             desk=TurnDesk(ports, self.runner),
             runner=self.runner,
             completions=Completions(ports, self.runner),
+            prompts=PromptDesk(ports, self.runner.planner),
+            personal=ports.personal,
             gateway=gateway,
             plans=ports.plans,
             clock=self.clock,

@@ -30,6 +30,8 @@ from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.personal.memory import MemoryPersonalTexts
+from antiphon.stores.prompts.memory import MemoryPrompts
 from tests.faults.loop import Process, SimulatedClock, SimulatedLoop
 from tests.faults.machinery import FaultyPort, SimulatedGateway, SimulatedJournal, undisturbed
 from tests.ids import CountingIds
@@ -64,6 +66,8 @@ class Server:
         self.ports = Ports(
             conversations=cast("Any", FaultyPort(MemoryConversations(world.state), world)),
             generations=cast("Any", FaultyPort(MemoryGenerations(world.state, cast("Any", world.clock)), world)),
+            prompts=cast("Any", FaultyPort(MemoryPrompts(world.state), world)),
+            personal=cast("Any", FaultyPort(MemoryPersonalTexts(world.state), world)),
             log=log,
             gateway=cast("Any", self.gateway),
             plans={"free": PLAN},

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from antiphon.app.system import SystemClock
-from antiphon.core.pools import PoolSpec
+from antiphon.core.pools import PoolSpec, Vocabulary
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import ReplicaSpec
 from antiphon.engines.reference import ReferenceTokenizer
@@ -20,9 +20,9 @@ from tests.orchestrator.stage import Stage
 CONTEXT_TOKENS = 1024
 
 
-def reference_pool(name: str, tokens_per_s: float) -> PoolRuntime:
+def reference_pool(name: str, tokens_per_s: float, vocabulary: Vocabulary = "nasty") -> PoolRuntime:
     """``tokens_per_s`` 0: as fast as the loop goes."""
-    spec = PoolSpec(name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=0, vocabulary="nasty")
+    spec = PoolSpec(name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=0, vocabulary=vocabulary)
     replica = ReplicaSpec(
         pool=name,
         engine="reference",
@@ -30,9 +30,9 @@ def reference_pool(name: str, tokens_per_s: float) -> PoolRuntime:
         model_path="",
         context_tokens=CONTEXT_TOKENS,
         output_tokens_per_s=tokens_per_s,
-        vocabulary="nasty",
+        vocabulary=vocabulary,
     )
-    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer("nasty"))
+    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer(vocabulary))
 
 
 @pytest.fixture(autouse=True)

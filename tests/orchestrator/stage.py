@@ -28,6 +28,8 @@ from antiphon.stores.generations.base import Accepted, CurrentLeaf
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.personal.memory import MemoryPersonalTexts
+from antiphon.stores.prompts.memory import MemoryPrompts
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=20)
 SHORT = TurnParams(max_tokens=12)
@@ -103,6 +105,8 @@ class Stage:
         whole = Ports(
             conversations=self.conversations,
             generations=self.generations,
+            prompts=MemoryPrompts(self.state),
+            personal=MemoryPersonalTexts(self.state),
             log=self.log,
             gateway=gateway,
             plans={"free": PLAN},

@@ -1,5 +1,9 @@
+"""The budget: what fits, when it is trimmed, and that it only grows in between."""
+
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,105 +12,153 @@ from hypothesis import strategies as st
 
 from antiphon.core.errors import PromptTooLong
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.messages import Message, MessageStatus, Role
-from antiphon.engines.base import PromptMessage
-from antiphon.engines.reference import ReferenceTokenizer
-from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens, plan_prompt
+from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
+from antiphon.orchestrator.prompt import (
+    MINIMUM_OUTPUT_TOKENS,
+    Budget,
+    Exchange,
+    SummaryOffer,
+    Window,
+    exchanges_of,
+    output_tokens,
+    plan_window,
+)
 
-TOKENIZER = ReferenceTokenizer()
-CONTEXT = 400
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BUDGET = Budget(context_tokens=1000, fixed_tokens=50, question_tokens=20)
 
 
-def message(number: int, role: Role, content: str, status: MessageStatus = MessageStatus.COMPLETE, counted: bool = True) -> Message:
-    tokens = len(TOKENIZER.encode(content)) if counted else None
-    return Message(MessageId(f"msg_{number}"), ConversationId("conv_1"), None, role, content, status, NOW, content_tokens=tokens)
+class ByCharacter:
+    """One token for a character, and round figures for what the template writes."""
+
+    pair = 10
+    joint = 2
+
+    def of_message(self, message: Message) -> int:
+        return len(message.content)
+
+    def of_snippets(self, record: PromptRecord | None) -> int:
+        return 0 if record is None else sum(len(snippet.text) for snippet in record.snippets)
 
 
-def branch(*lengths: int, counted: bool = True) -> list[Message]:
-    """Alternating question and answer, of so many tokens each."""
-    roles = (Role.USER, Role.ASSISTANT)
-    return [message(n, roles[n % 2], chr(65 + n % 26) * length, counted=counted) for n, length in enumerate(lengths)]
+def message(number: int, role: Role, content: str, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    return Message(MessageId(f"msg_{number}"), ConversationId("conv_1"), None, role, content, status, NOW)
 
 
-def contents(plan_messages: tuple[PromptMessage, ...]) -> list[str]:
-    return [said.content for said in plan_messages]
+def exchanges(*tokens: int) -> tuple[Exchange, ...]:
+    return tuple(Exchange((message(index, Role.USER, "?"),), count) for index, count in enumerate(tokens))
 
 
-def test_system_first_then_turns_then_the_new_message() -> None:
-    plan = plan_prompt(TOKENIZER, branch(3, 4), "new", context_tokens=CONTEXT)
-    assert contents(plan.messages) == [SYSTEM_PROMPT, "AAA", "BBBB", "new"]
-    assert [said.role for said in plan.messages] == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER]
-    assert plan.tokens == len(TOKENIZER.prompt(plan.messages))
-    assert plan.omitted == ()
+def offer(covers: int, tokens: int = 40) -> SummaryOffer:
+    return SummaryOffer(covers, tokens, MessageId(f"msg_{covers - 1}"))
 
 
-def test_failed_and_empty_answers_leave_their_question_to_the_next() -> None:
-    earlier = [
-        message(0, Role.USER, "one"),
-        message(1, Role.ASSISTANT, "half an", MessageStatus.FAILED),
-        message(2, Role.USER, "two"),
-        message(3, Role.ASSISTANT, " \n", MessageStatus.CANCELLED),
-        message(4, Role.USER, "three"),
-        message(5, Role.ASSISTANT, "stopped", MessageStatus.INTERRUPTED),
-    ]
-    plan = plan_prompt(TOKENIZER, earlier, "four", context_tokens=CONTEXT)
-    assert contents(plan.messages)[1:] == ["one\n\ntwo\n\nthree", "stopped", "four"]
-
-
-def test_an_answer_without_a_question_does_not_come_first() -> None:
-    plan = plan_prompt(TOKENIZER, [message(0, Role.ASSISTANT, "welcome"), message(1, Role.SYSTEM, "obey")], "hi", context_tokens=CONTEXT)
-    assert contents(plan.messages) == [SYSTEM_PROMPT, "hi"]
-
-
-def test_the_limit_is_exact() -> None:
-    empty = plan_prompt(TOKENIZER, [], "", context_tokens=CONTEXT).tokens
-    most = CONTEXT - MINIMUM_OUTPUT_TOKENS - empty
-    assert plan_prompt(TOKENIZER, branch(30, 30), "#" * most, context_tokens=CONTEXT).tokens == CONTEXT - MINIMUM_OUTPUT_TOKENS
-    with pytest.raises(PromptTooLong) as refused:
-        plan_prompt(TOKENIZER, branch(30, 30), "#" * (most + 1), context_tokens=CONTEXT)
-    assert refused.value.prompt_tokens == refused.value.limit_tokens + 1
-    with pytest.raises(PromptTooLong):
-        plan_prompt(TOKENIZER, [], "#" * most, context_tokens=CONTEXT, already_tokens=1)
-
-
-def test_between_two_trims_the_prompt_only_grows() -> None:
-    earlier: list[Message] = []
-    before: list[str] = []
-    trims = 0
-    for number in range(40):
-        plan = plan_prompt(TOKENIZER, earlier, f"q{number}", context_tokens=CONTEXT)
-        now = contents(plan.messages)
-        assert plan.tokens == len(TOKENIZER.prompt(plan.messages)) <= CONTEXT * 3 // 4
-        assert now[-1] == f"q{number}"
-        if now[: len(before)] != before:
-            trims += 1
-            assert plan.tokens <= CONTEXT * 3 // 4 * 0.6
-        before = now
-        earlier += [message(2 * number, Role.USER, f"q{number}"), message(2 * number + 1, Role.ASSISTANT, "a" * 20)]
-    assert 2 <= trims <= 12
-
-
-@settings(max_examples=60, deadline=None)
-@given(lengths=st.lists(st.integers(1, 120), max_size=30), asked=st.integers(0, 290), already=st.integers(0, 60))
-def test_it_always_fits_and_keeps_whole_turns(lengths: list[int], asked: int, already: int) -> None:
-    earlier = branch(*lengths[: len(lengths) // 2 * 2])
-    plan = plan_prompt(TOKENIZER, earlier, "#" * asked, context_tokens=CONTEXT, already_tokens=already)
-    uncounted = plan_prompt(
-        TOKENIZER, branch(*lengths[: len(lengths) // 2 * 2], counted=False), "#" * asked, context_tokens=CONTEXT, already_tokens=already
+def test_turns_are_grouped_and_counted_as_they_will_be_rendered() -> None:
+    answered = replace(
+        message(1, Role.ASSISTANT, "ab"), prompt=PromptRecord("m", MessageId(""), snippets=(Snippet(MessageId(""), Role.USER, "xyz"),))
     )
-    assert plan == uncounted
-    assert plan.tokens == len(TOKENIZER.prompt(plan.messages))
-    assert plan.tokens + already + MINIMUM_OUTPUT_TOKENS <= CONTEXT
-    assert len(plan.messages) % 2 == 0
-    assert plan.omitted == tuple(said.id for said in earlier[: len(plan.omitted)])
-    assert len(plan.omitted) + len(plan.messages) == len(earlier) + 2
+    said = [
+        message(0, Role.ASSISTANT, "an answer without a question"),
+        message(1, Role.USER, "abc"),
+        answered,
+        message(3, Role.USER, "one"),
+        message(4, Role.ASSISTANT, "half an", MessageStatus.FAILED),
+        message(5, Role.USER, "four"),
+        message(6, Role.ASSISTANT, " \n", MessageStatus.CANCELLED),
+        message(7, Role.USER, "x"),
+        message(8, Role.ASSISTANT, "stopped", MessageStatus.INTERRUPTED),
+    ]
+    found = exchanges_of(said, ByCharacter())
+    assert [exchange.tokens for exchange in found] == [3 + 2 + 10 + 3, 3 + 2, 4 + 2, 1 + 7 + 10]
+    assert [len(exchange.messages) for exchange in found] == [2, 1, 1, 2]
 
 
-def test_a_long_conversation_is_planned_quickly() -> None:
-    earlier = branch(*([30, 60] * 1000))
-    plan = plan_prompt(TOKENIZER, earlier, "next", context_tokens=8192)
-    assert 8192 * 0.75 * 0.5 < plan.tokens <= 8192 * 0.75
+def test_all_is_read_until_the_window_is_full() -> None:
+    assert plan_window(BUDGET, exchanges(300, 380), None, ()) == Window(0, None, 750, trimmed=False)
+    full = plan_window(BUDGET, exchanges(300, 381), None, ())
+    assert (full.start, full.trimmed) == (2, True)
+
+
+def test_a_trim_leaves_sixty_per_cent_with_the_summary_that_reaches_furthest() -> None:
+    turns = exchanges(*[100] * 8)
+    window = plan_window(BUDGET, turns, None, (offer(2), offer(5)))
+    assert window == Window(5, offer(5), 50 + 20 + 300 + 40, trimmed=True)
+    assert window.tokens <= BUDGET.window * 0.6
+    again = plan_window(BUDGET, turns, Window(0, offer(3), 0, trimmed=False), (offer(2),))
+    assert again.summary == offer(3)
+
+
+def test_a_trim_ends_where_a_summary_does_if_that_is_near() -> None:
+    turns = exchanges(*[100] * 8)
+    assert plan_window(BUDGET, turns, None, (offer(4),)).start == 4
+    assert plan_window(BUDGET, turns, None, (offer(1),)).start == 5
+
+
+def test_between_trims_nothing_but_the_end_changes() -> None:
+    held = Window(0, offer(0), 0, trimmed=False)
+    window = plan_window(BUDGET, exchanges(100, 100), held, (offer(1), offer(2)))
+    assert window == Window(0, offer(0), 50 + 20 + 200 + 40, trimmed=False)
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers() -> None:
+    most = BUDGET.limit - BUDGET.fixed_tokens
+    assert plan_window(replace(BUDGET, question_tokens=most), exchanges(30, 30), None, ()).tokens == BUDGET.limit
+    with pytest.raises(PromptTooLong) as refused:
+        plan_window(replace(BUDGET, question_tokens=most + 1), exchanges(30, 30), None, ())
+    assert (refused.value.prompt_tokens, refused.value.limit_tokens) == (BUDGET.limit + 1, 1000 - MINIMUM_OUTPUT_TOKENS)
+    with pytest.raises(PromptTooLong):
+        plan_window(replace(BUDGET, question_tokens=most, already_tokens=1), (), None, ())
+
+
+def test_a_summary_never_keeps_a_question_out() -> None:
+    window = plan_window(replace(BUDGET, question_tokens=900), exchanges(), Window(0, offer(0), 0, trimmed=False), ())
+    assert (window.summary, window.tokens) == (None, 950)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    turns=st.lists(st.integers(1, 400), max_size=40),
+    question=st.integers(0, 900),
+    already=st.integers(0, 200),
+    covers=st.lists(st.integers(0, 40), max_size=4),
+)
+def test_it_always_fits_and_drops_whole_turns_from_the_old_end(turns: list[int], question: int, already: int, covers: list[int]) -> None:
+    budget = replace(BUDGET, question_tokens=question, already_tokens=already)
+    offers = tuple(offer(min(at, len(turns))) for at in sorted(covers))
+    made = exchanges(*turns)
+    if budget.bare_tokens + already > budget.limit:
+        with pytest.raises(PromptTooLong):
+            plan_window(budget, made, None, offers)
+        return
+    window = plan_window(budget, made, None, offers)
+    summary = 0 if window.summary is None else window.summary.tokens
+    assert window.tokens == budget.bare_tokens + sum(turns[window.start :]) + summary
+    assert window.tokens + already <= budget.limit
+    assert window.trimmed or (window.start, window.summary) == (0, None)
+    if window.trimmed and window.start < len(turns):
+        assert window.tokens <= budget.window
+
+
+def replay(lengths: Sequence[int], *, summarise: bool) -> list[Window]:
+    """A conversation turn by turn, each going on from the window of the turn before."""
+    windows: list[Window] = []
+    first, held = 0, None
+    for asked in range(len(lengths)):
+        made = exchanges(*lengths[first:asked])
+        offers = (offer(len(made) // 2),) if summarise else ()
+        window = plan_window(BUDGET, made, held, offers)
+        windows.append(window)
+        first += window.start
+        held = None if window.summary is None else Window(0, replace(window.summary, covers=0), 0, trimmed=False)
+    return windows
+
+
+@pytest.mark.parametrize("summarise", [False, True])
+def test_a_long_conversation_is_trimmed_seldom(summarise: bool) -> None:
+    windows = replay([25] * 300, summarise=summarise)
+    trims = sum(window.trimmed for window in windows)
+    assert 5 <= trims <= 300 / 8
+    assert max(window.tokens for window in windows) <= BUDGET.window
 
 
 def test_the_answer_gets_what_the_context_leaves() -> None:

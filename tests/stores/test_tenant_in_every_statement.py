@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from antiphon.core.errors import Conflict
-from antiphon.core.ids import IdKind, KeyId, MessageId, ShareId, TenantId
+from antiphon.core.ids import IdKind, KeyId, MemoryId, MessageId, ShareId, TenantId
+from antiphon.core.prompts import Memory, Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Feedback, Owner
 from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
@@ -87,6 +89,7 @@ async def test_every_statement_names_its_tenant(scene: Scene) -> None:
     with statements_watched(used, refused):
         await use_accounts(scene)
         await use_conversations_and_generations(scene)
+        await use_prompts_and_personal_texts(scene)
         await use_shares_and_custody(scene)
     assert refused == []
     assert used == set(ACROSS_TENANTS)
@@ -144,7 +147,9 @@ async def use_conversations_and_generations(scene: Scene) -> None:
     await conversations.page(owner, limit=1, after=first.next_cursor)
     await conversations.get(owner, head.id)
     await conversations.path(owner, head.id, leaf=None, limit=9, before=None)
-    await conversations.branch(owner, head.id, turn.message_id)
+    await conversations.branch(owner, head.id, turn.message_id, last=9)
+    await conversations.branch_ids(owner, head.id, turn.message_id)
+    await conversations.texts(owner, head.id, [turn.message_id])
     await conversations.tree(owner, head.id)
     await conversations.message(owner, turn.message_id)
     await conversations.put_feedback(owner, turn.message_id, Feedback(1, ("good",), "yes"), now=now)
@@ -154,6 +159,25 @@ async def use_conversations_and_generations(scene: Scene) -> None:
     await conversations.search(owner, "hello it", limit=5, after=None)
     await conversations.suggest_title(owner, (await scene.conversation(owner)).id, "a title")
     await conversations.delete(owner, head.id, now=now)
+
+
+async def use_prompts_and_personal_texts(scene: Scene) -> None:
+    owner, now = scene.owner(), scene.clock.now()
+    head = await scene.conversation(owner)
+    preamble = Preamble("d", "be brief", "- tea")
+    turn = await scene.generations.accept(replace(scene.turn(owner, head.id, scene.text()), preamble=preamble))
+    await scene.prompts.add_summary(owner, Summary(head.id, turn.message_id, "they spoke", "extract", now))
+    await scene.prompts.summaries(owner, head.id)
+    await scene.prompts.preamble(owner, head.id, "d")
+    await scene.prompts.add_counts(owner, head.id, "smol", {turn.message_id: 3})
+    await scene.prompts.counts(owner, head.id, "smol")
+    memory = Memory(MemoryId("mem_1"), "tea", now)
+    await scene.personal.put_instructions(owner, "be brief")
+    await scene.personal.add_memory(owner, memory, at_most=3)
+    await scene.personal.change_memory(owner, memory.id, "coffee")
+    await scene.personal.get(owner)
+    await scene.personal.forget_memory(owner, memory.id)
+    await scene.personal.forget(owner)
 
 
 async def use_shares_and_custody(scene: Scene) -> None:

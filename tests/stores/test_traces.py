@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.events import Delta, Done, LogEntry
-from antiphon.core.ids import IdKind, ShareId
+from antiphon.core.ids import IdKind, MessageId, ShareId
+from antiphon.core.messages import PromptRecord, Role, Snippet
+from antiphon.core.prompts import Preamble, Summary
 from antiphon.orchestrator.upkeep import Upkeep
 from antiphon.stores.conversations.base import ConversationPatch, Feedback, Owner
 from antiphon.stores.log.journal import JournalLog
@@ -29,8 +32,15 @@ async def plant(scene: Scene, log: JournalLog, owner: Owner) -> None:
     now = scene.clock.now()
     for number in range(30):
         accepted = await scene.generations.accept(
-            scene.turn(owner, head.id, scene.text(f"{CANARY} asks {number} " * 40), scene.key(f"{CANARY}{number}"))
+            replace(
+                scene.turn(owner, head.id, scene.text(f"{CANARY} asks {number} " * 40), scene.key(f"{CANARY}{number}")),
+                preamble=Preamble("d", f"{CANARY} instructs", f"- {CANARY}"),
+                prompt=PromptRecord("smol", MessageId(""), snippets=(Snippet(MessageId(""), Role.USER, CANARY),)),
+            )
         )
+        summary = Summary(head.id, accepted.message_id, f"they spoke of {CANARY}", "extract", now)
+        await scene.prompts.add_summary(owner, summary)
+        await scene.prompts.add_counts(owner, head.id, CANARY, {accepted.message_id: 3})
         claimed = await scene.generations.claim(accepted.generation_id, now=now, lease_until=now + scene.leases)
         assert claimed is not None
         await log.open(accepted.generation_id, 1)

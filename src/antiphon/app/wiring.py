@@ -19,6 +19,7 @@ from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
+from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.orchestrator.upkeep import Temporary, Upkeep
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.sql import SqlAccounts
@@ -33,10 +34,13 @@ from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.personal.sql import SqlPersonalTexts
+from antiphon.stores.prompts.memory import MemoryPrompts
+from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
-from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog
+from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers
 
@@ -108,6 +112,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         ports = Ports(
             conversations=conversations,
             generations=TemporaryGenerations(SqlGenerations(database), MemoryGenerations(state, clock), state),
+            prompts=TemporaryPrompts(SqlPrompts(database), MemoryPrompts(state), state),
+            personal=SqlPersonalTexts(database),
             log=log,
             gateway=gateway,
             plans=plans,
@@ -131,6 +137,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             desk=TurnDesk(ports, runner),
             runner=runner,
             completions=Completions(ports, runner),
+            prompts=PromptDesk(ports, runner.planner),
+            personal=ports.personal,
             gateway=gateway,
             plans=plans,
             clock=clock,

@@ -9,13 +9,27 @@ from antiphon.core.ids import ConversationId, GenerationId, MessageId
 
 
 @dataclass(frozen=True, slots=True)
+class ReadContext:
+    """What of a conversation the model was not given whole: so many earlier messages were left out, a summary stands for them or not,
+    and so many snippets of them were brought back.
+    """
+
+    omitted: int
+    summarised: bool
+    snippets: int
+
+
+@dataclass(frozen=True, slots=True)
 class Meta:
+    """``context`` is there where something was left out."""
+
     generation_id: GenerationId
     conversation_id: ConversationId | None
     message_id: MessageId | None
     user_message_id: MessageId | None
     model: str
     requested_model: str
+    context: ReadContext | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ ConversationId = NewType("ConversationId", str)
 MessageId = NewType("MessageId", str)
 GenerationId = NewType("GenerationId", str)
 ShareId = NewType("ShareId", str)
+MemoryId = NewType("MemoryId", str)
 
 
 class IdKind(StrEnum):
@@ -24,6 +25,7 @@ class IdKind(StrEnum):
     GENERATION = "gen"
     FILE = "file"
     SHARE = "share"
+    MEMORY = "mem"
     REQUEST = "req"
 
 

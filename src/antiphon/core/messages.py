@@ -34,8 +34,44 @@ class MessageError:
 
 
 @dataclass(frozen=True, slots=True)
+class Snippet:
+    """Words of an earlier message that is not in the window any more, brought back for one turn."""
+
+    message_id: MessageId
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecord:
+    """What one turn's prompt is made of: decided when the turn is accepted, stored with its answer, and never changed.
+
+    With the branch above it, it gives the same prompt for ever; the next turn on the branch goes on from it, so that the prompt
+    only grows until it is trimmed. ``tokens`` are ``model``'s.
+    """
+
+    model: str
+    start: MessageId
+    """The oldest message in the window; the turn's own question where nothing earlier is."""
+    omitted: int = 0
+    """How many messages of the branch lie above the window."""
+    summary: MessageId | None = None
+    """The summary in the prompt speaks of the branch up to this message."""
+    preamble: str = ""
+    """Names the instructions and memory in the prompt (``Preamble.digest``); empty where there are none."""
+    snippets: tuple[Snippet, ...] = ()
+    tokens: int = 0
+    trimmed: bool = False
+    """Whether the window moved for this turn."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One node of a conversation's tree. ``parent_id`` never changes after creation."""
+    """One node of a conversation's tree. ``parent_id`` never changes after creation.
+
+    ``content_tokens`` is the content's length in the tokens of the model ``counted_by``. ``reasoning`` is what a model thought before
+    its answer: shown apart, never sent back. ``prompt`` says what the model was given to read.
+    """
 
     id: MessageId
     conversation_id: ConversationId
@@ -54,6 +90,9 @@ class Message:
     cost: Decimal | None = None
     generation_id: GenerationId | None = None
     error: MessageError | None = None
+    counted_by: str | None = None
+    reasoning: str = ""
+    prompt: PromptRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

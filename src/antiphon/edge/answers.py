@@ -8,7 +8,10 @@ from datetime import datetime
 from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation
 from antiphon.core.messages import Conversation, Message, MessageError, TreeNode
+from antiphon.core.prompts import Memory
 from antiphon.core.tenancy import ApiKey, Principal
+from antiphon.orchestrator.parts import read_context
+from antiphon.orchestrator.shown_prompt import ShownPrompt
 from antiphon.orchestrator.transfer.importing import Report
 from antiphon.stores.conversations.base import PathPage
 from antiphon.stores.generations.base import Accepted
@@ -53,6 +56,23 @@ class KeysAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class InstructionsAnswer:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAnswer:
+    id: str
+    text: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoriesAnswer:
+    data: list[MemoryAnswer]
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationAnswer:
     id: str
     title: str
@@ -82,6 +102,15 @@ class ErrorAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextAnswer:
+    """What the model was not given whole: earlier messages left out, whether a summary stands for them, snippets brought back."""
+
+    omitted: int
+    summarised: bool
+    snippets: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessageAnswer:
     id: str
     conversation_id: str
@@ -99,6 +128,8 @@ class MessageAnswer:
     generation_id: str | None
     created_at: str
     error: ErrorAnswer | None
+    reasoning: str | None
+    context: ContextAnswer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +201,26 @@ class GenerationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class PartAnswer:
+    """``cached`` of its ``tokens`` were found in the prefix cache; a turn, summary or snippet names its message."""
+
+    kind: str
+    message_id: str | None
+    text: str
+    tokens: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptAnswer:
+    """What the model was given to read, in order. ``omitted`` are the earlier messages that were not, oldest first."""
+
+    parts: list[PartAnswer]
+    prompt_tokens: int
+    omitted: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a generation is beyond what its row says: the log's place and text, the queue's position."""
 
@@ -231,6 +282,10 @@ def new_key_answer(key: ApiKey, text: str) -> NewKeyAnswer:
     return NewKeyAnswer(shown.id, shown.name, shown.scopes, shown.last4, shown.created_at, shown.revoked_at, text)
 
 
+def memory_answer(memory: Memory) -> MemoryAnswer:
+    return MemoryAnswer(memory.id, memory.text, rfc3339(memory.created_at))
+
+
 def conversation_answer(conversation: Conversation) -> ConversationAnswer:
     return ConversationAnswer(
         id=conversation.id,
@@ -266,7 +321,14 @@ def message_answer(message: Message) -> MessageAnswer:
         generation_id=message.generation_id,
         created_at=rfc3339(message.created_at),
         error=error_answer(message.error),
+        reasoning=message.reasoning or None,
+        context=_context_answer(message),
     )
+
+
+def _context_answer(message: Message) -> ContextAnswer | None:
+    read = read_context(message.prompt)
+    return None if read is None else ContextAnswer(read.omitted, read.summarised, read.snippets)
 
 
 def path_answer(page: PathPage) -> PathAnswer:
@@ -316,6 +378,14 @@ def generation_answer(generation: Generation, progress: Progress) -> GenerationA
         ),
         error=error_answer(generation.error),
     )
+
+
+def prompt_answer(shown: ShownPrompt) -> PromptAnswer:
+    parts = [
+        PartAnswer(one.part.kind.value, one.part.message_id, one.part.text, one.tokens, cached)
+        for one, cached in zip(shown.parts, shown.cached, strict=True)
+    ]
+    return PromptAnswer(parts, shown.prompt_tokens, list(shown.omitted))
 
 
 def error_answer(error: MessageError | None) -> ErrorAnswer | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from antiphon.core.errors import BadCursor, NotFound
-from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MessageId, ShareId, is_id
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MemoryId, MessageId, ShareId, is_id
 from antiphon.edge.body import check_text
 
 
@@ -61,6 +61,11 @@ def _before(before: Annotated[str | None, Query()] = None) -> MessageId | None:
     return None if before is None else MessageId(before)
 
 
+def _memory(memory_id: Annotated[str, Path()]) -> MemoryId:
+    return MemoryId(_checked(memory_id, IdKind.MEMORY))
+
+
+MemoryPath = Annotated[MemoryId, Depends(_memory)]
 ConversationPath = Annotated[ConversationId, Depends(_conversation)]
 MessagePath = Annotated[MessageId, Depends(_message)]
 GenerationPath = Annotated[GenerationId, Depends(_generation)]

@@ -10,6 +10,9 @@ from antiphon.core.tenancy import Scope
 
 MAX_MESSAGE_BYTES = 256_000
 MAX_TITLE = 200
+MAX_INSTRUCTIONS = 1500
+MAX_MEMORY = 200
+MOST_MEMORIES = 30
 
 _INT64 = 2**63
 
@@ -59,6 +62,14 @@ class ConversationChange(Strict):
     archived: bool | None = None
     current_leaf_id: IdText | None = None
     folder: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
+
+
+class InstructionsChange(Strict):
+    text: Annotated[str, Field(max_length=MAX_INSTRUCTIONS)]
+
+
+class MemoryText(Strict):
+    text: Annotated[str, Field(min_length=1, max_length=MAX_MEMORY, pattern=r"\S")]
 
 
 class RetentionChange(Strict):

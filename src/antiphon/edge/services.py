@@ -15,11 +15,13 @@ from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
+from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.custody.base import Custody
 from antiphon.stores.generations.base import Generations
 from antiphon.stores.log.base import GenerationLog
+from antiphon.stores.personal.base import PersonalTexts
 from antiphon.stores.shares.base import Shares
 from antiphon.stores.transfers.base import Transfers
 
@@ -77,6 +79,8 @@ class EdgeServices:
     desk: TurnDesk
     runner: Runner
     completions: Completions
+    prompts: PromptDesk
+    personal: PersonalTexts
     gateway: Gateway
     plans: Mapping[str, Plan]
     clock: Clock

@@ -256,12 +256,31 @@ class Tokenizer(Protocol):
         """Ids of untrusted ``text``: special tokens typed in it are plain characters. Blocking; O(len(text))."""
         ...
 
+    def frame(self, roles: Sequence[Role]) -> tuple[tuple[int, ...], ...]:
+        """What the chat template writes: the ids before each message's content, and those behind the last. Blocking.
+
+        Alternating user and assistant messages, with or without a system message before them, always have one.
+        """
+        ...
+
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
         """Ids of the whole chat template, ending where the assistant's answer begins. Blocking."""
         ...
 
     def text_stream(self, stop: Sequence[str] = ()) -> TextStream:
         """A fresh decoder."""
+        ...
+
+
+class Embedder(Protocol):
+    """Texts as points: those of like meaning lie near each other. Blocking; safe to use from several threads."""
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text, of one length, all of the same number of dimensions."""
+        ...
+
+    def cosines(self, text: str, vectors: Sequence[Sequence[float]]) -> Sequence[float]:
+        """How near ``text`` is to each of the vectors, -1 to 1."""
         ...
 
 

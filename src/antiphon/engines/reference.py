@@ -81,12 +81,17 @@ class ReferenceTokenizer:
         ids.extend(data[at:])
         return ids
 
-    def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
+    def frame(self, roles: Sequence[Role]) -> tuple[tuple[int, ...], ...]:
         """``role content end`` for each message, then the assistant's mark."""
-        ids: list[int] = []
-        for message in messages:
-            ids += (_ROLE_IDS[message.role], *self.encode(message.content), _END)
-        return [*ids, _ASSISTANT]
+        marks = [_ROLE_IDS[role] for role in roles]
+        return ((marks[0],), *((_END, mark) for mark in marks[1:]), (_END, _ASSISTANT))
+
+    def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
+        before, *behind = self.frame([message.role for message in messages])
+        ids = list(before)
+        for message, stretch in zip(messages, behind, strict=True):
+            ids += (*self.encode(message.content), *stretch)
+        return ids
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
         return ByteTextStream(_TOKEN_BYTES.__getitem__, stop, _SPECIAL_IDS)

@@ -10,15 +10,15 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from antiphon.core.errors import ModelUnusable
+from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage
 from antiphon.engines.text import ByteTextStream
 from antiphon.engines.tokenizer_file import TokenizerFile, read_tokenizer_file
 
-if TYPE_CHECKING:
-    from antiphon.engines.template import Piece
+_STRETCHES_KEPT = 256
+"""What a template writes between contents, by text; a template has a handful."""
 
 
 class ModelTokenizer:
@@ -36,6 +36,7 @@ class ModelTokenizer:
         self._token_bytes = _byte_table(file)
         self._lock = Lock()
         self._encoders: _Encoders | None = None
+        self._stretches: dict[str, list[int]] = {}
 
     @property
     def end_token_ids(self) -> frozenset[int]:
@@ -48,8 +49,13 @@ class ModelTokenizer:
 
     @property
     def control_ids(self) -> frozenset[int]:
-        """Ids that only the chat template may bring into a prompt and that render as nothing."""
+        """Special tokens: they render as nothing."""
         return self._control_ids
+
+    @property
+    def markup_ids(self) -> frozenset[int]:
+        """Ids that only the chat template may bring into a prompt."""
+        return self._file.markup_ids
 
     def prepare(self) -> _Encoders:
         """Make the encoders and the template, once. Raises ``ModelUnusable`` where the files cannot be used."""
@@ -63,19 +69,27 @@ class ModelTokenizer:
 
     def encode_trusted(self, text: str) -> list[int]:
         """Ids of text in which the names of control tokens stand for the tokens; never for text of users or files."""
-        return self.prepare().trusted.encode(text, add_special_tokens=False).ids
+        ids = self._stretches.get(text)
+        if ids is None:
+            ids = self.prepare().trusted.encode(text, add_special_tokens=False).ids
+            if len(self._stretches) < _STRETCHES_KEPT:
+                self._stretches[text] = ids
+        return list(ids)
+
+    def frame(self, roles: Sequence[Role]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.encode_trusted(stretch)) for stretch in self.prepare().template.frame(roles))
 
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
-        ids: list[int] = []
-        for piece in self.prepare().template.pieces(messages):
-            ids += self._encode_piece(piece)
+        folded = self.prepare().template.folded(messages)
+        before, *behind = self.frame([message.role for message in folded])
+        ids = list(before)
+        for message, stretch in zip(folded, behind, strict=True):
+            ids += self.encode(message.content)
+            ids += stretch
         return ids
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
         return ByteTextStream(self._token_bytes, stop, self._control_ids)
-
-    def _encode_piece(self, piece: Piece) -> list[int]:
-        return self.encode_trusted(piece.text) if piece.trusted else self.encode(piece.text)
 
 
 class _Encoders:

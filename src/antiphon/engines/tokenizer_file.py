@@ -39,7 +39,16 @@ class TokenizerFile:
 
     @property
     def control_ids(self) -> frozenset[int]:
+        """Special tokens: they render as nothing."""
         return frozenset(token_id for token_id, _, special in _added_tokens(self.tokenizer) if special)
+
+    @property
+    def markup_ids(self) -> frozenset[int]:
+        """Tokens that only a template may bring into a prompt: the special ones, and the marks of turns, tools and thoughts that are
+        not called special. An added token that the vocabulary can also spell from its parts is plain text.
+        """
+        spelled = self._spelled()
+        return frozenset(token_id for token_id, name, special in _added_tokens(self.tokenizer) if special or name not in spelled)
 
     @property
     def added_ids(self) -> frozenset[int]:
@@ -56,15 +65,31 @@ class TokenizerFile:
         }
 
     def without_added_tokens(self) -> JsonObject:
-        """The same tokenizer for text in which no control token exists: neither matched nor in the vocabulary."""
-        hidden = {name for _, name, _ in _added_tokens(self.tokenizer)}
+        """The same tokenizer for text in which no control token exists: neither matched as a whole nor reached by the model's own
+        rules. The ids of all other tokens stay.
+        """
+        markup = self.markup_ids
+        hidden = {name for token_id, name, _ in _added_tokens(self.tokenizer) if token_id in markup}
         model = dict(_object(self.tokenizer.get("model")))
         vocabulary = model.get("vocab")
         if isinstance(vocabulary, dict):
             model["vocab"] = {name: token_id for name, token_id in vocabulary.items() if name not in hidden}
+        elif isinstance(vocabulary, list):
+            model["vocab"] = [
+                [f"\ue0f2{index}\ue0f3", entry[1]] if isinstance(entry, list) and entry[0] in hidden else entry
+                for index, entry in enumerate(vocabulary)
+            ]
         if model.get("unk_token") in hidden:
             model["unk_token"] = None
+        merges = model.get("merges")
+        if isinstance(merges, list):
+            model["merges"] = [merge for merge in merges if hidden.isdisjoint((*_pair(merge), "".join(_pair(merge))))]
         return {**self.tokenizer, "model": model, "added_tokens": [], "post_processor": None}
+
+    def _spelled(self) -> frozenset[str]:
+        """Names that merging parts of the vocabulary can make."""
+        merges = _object(self.tokenizer.get("model")).get("merges")
+        return frozenset("".join(_pair(merge)) for merge in merges) if isinstance(merges, list) else frozenset()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -160,6 +185,14 @@ def _vocabulary(tokenizer: JsonObject) -> list[tuple[str, int]]:
     if isinstance(vocabulary, list):
         return [(_text(entry[0]), index) for index, entry in enumerate(vocabulary) if isinstance(entry, list)]
     raise ModelUnusable("The model's tokenizer has no vocabulary.")
+
+
+def _pair(merge: Json) -> tuple[str, str]:
+    """A merge is a pair, or in older files a text with a blank between the two."""
+    if isinstance(merge, list):
+        return _text(merge[0]), _text(merge[1])
+    left, _, right = _text(merge).partition(" ")
+    return left, right
 
 
 def _read_object(path: Path) -> JsonObject:

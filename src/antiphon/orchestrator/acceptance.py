@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import structlog
+
 from antiphon.core.errors import (
+    AntiphonError,
     Draining,
     FieldFault,
     HighDemand,
@@ -24,15 +27,16 @@ from antiphon.core.errors import (
 )
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId
-from antiphon.core.messages import Conversation, Message, MessageStatus, Role
+from antiphon.core.messages import Conversation, Message, MessageStatus, PromptRecord, Role
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
-from antiphon.engines.base import Tokenizer
 from antiphon.inference.admission import Shed
 from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.parts import Question
+from antiphon.orchestrator.planner import Place, PlannedPrompt
 from antiphon.orchestrator.ports import Ports
-from antiphon.orchestrator.prompt import output_tokens, plan_prompt
+from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, output_tokens
 from antiphon.orchestrator.runner import Runner
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.generations.base import (
@@ -45,10 +49,11 @@ from antiphon.stores.generations.base import (
     TurnToAccept,
 )
 
+log = structlog.get_logger(__name__)
+
 MESSAGE_BYTES = 256_000
 """The largest message, in UTF-8."""
 
-_SHORT_TEXT = 2_000
 _STOPPED_WITHIN_S = 2.0
 _STOP_MAY_FOLLOW_S = 0.25
 _KINDS = {NewUserMessage: "send", RegenerateUnder: "regenerate", ContinueMessage: "continue"}
@@ -79,14 +84,19 @@ class ContinueRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """What is to be answered: ``text`` under ``earlier``, of which ``shown`` is written already."""
+class _Asked:
+    """What is to be answered: ``question`` at ``place``, of which ``shown`` is written already.
+
+    ``prompt`` is what that was written from; ``planned`` is there once the turn is admitted, where a model's context is known.
+    """
 
     what: NewUserMessage | RegenerateUnder | ContinueMessage
-    earlier: Sequence[Message]
-    text: str
+    place: Place
+    question: Question
     shown: str = ""
     continues: GenerationId | None = None
+    prompt: PromptRecord | None = None
+    planned: PlannedPrompt | None = None
 
 
 class TurnDesk:
@@ -114,8 +124,8 @@ class TurnDesk:
         owner = Owner(principal.tenant_id, principal.user_id)
         conversation = await self._ports.conversations.get(owner, request.conversation_id)
         pool = self._ports.gateway.resolve(request.model or conversation.model, plan.models)
-        question = await self._question(owner, conversation, request)
-        return await self._accept(principal, conversation.id, question, pool, request.params, key)
+        asked = await self._asked(owner, conversation, request)
+        return await self._accept(principal, asked, pool, request.params, key)
 
     async def continue_message(self, principal: Principal, request: ContinueRequest) -> Accepted:
         """Accept a *Continue*. Raises what ``send`` raises."""
@@ -128,17 +138,18 @@ class TurnDesk:
         owner = Owner(principal.tenant_id, principal.user_id)
         message = await self._settled(owner, await self._ports.conversations.message(owner, request.message_id))
         pool = self._ports.gateway.resolve(await self._pool_of(owner, message), plan.models)
-        branch: Sequence[Message] = ()
-        if message.parent_id is not None:
-            branch = await self._ports.conversations.branch(owner, message.conversation_id, message.parent_id)
-        question = _Question(
+        conversation = await self._ports.conversations.get(owner, message.conversation_id)
+        parent = None if message.parent_id is None else await self._ports.conversations.message(owner, message.parent_id)
+        leaf, question = (None, Question(message.id, "")) if parent is None else (parent.parent_id, Question(parent.id, parent.content))
+        asked = _Asked(
             what=ContinueMessage(message.id),
-            earlier=branch[:-1],
-            text=branch[-1].content if branch else "",
+            place=Place(owner, conversation.id, leaf, conversation.temporary),
+            question=question,
             shown=message.content,
             continues=message.generation_id,
+            prompt=message.prompt,
         )
-        return await self._accept(principal, message.conversation_id, question, pool, request.params, key)
+        return await self._accept(principal, asked, pool, request.params, key)
 
     async def _pool_of(self, owner: Owner, message: Message) -> str | None:
         """Whose model wrote the message: the pool itself where a generation of ours did, else by the model's name."""
@@ -179,18 +190,20 @@ class TurnDesk:
     async def _replay(self, key: IdempotencyKey | None) -> Accepted | None:
         return None if key is None else await self._ports.generations.find_replay(key, now=self._ports.clock.now())
 
-    async def _question(self, owner: Owner, conversation: Conversation, request: SendMessage) -> _Question:
+    async def _asked(self, owner: Owner, conversation: Conversation, request: SendMessage) -> _Asked:
         parent = conversation.current_leaf_id if isinstance(request.parent, CurrentLeaf) else request.parent
-        branch: Sequence[Message] = ()
+        above: Message | None = None
         if parent is not None:
-            branch = await self._ports.conversations.branch(owner, conversation.id, parent)
-            branch = (*branch[:-1], await self._settled(owner, branch[-1]))
+            (above,) = await self._ports.conversations.branch(owner, conversation.id, parent, last=1)
+            above = await self._settled(owner, above)
         if request.content is None:
-            if not branch or branch[-1].role is not Role.USER:
+            if above is None or above.role is not Role.USER:
                 raise InvalidRequest([FieldFault("content", "Content may be null only under a user message.")])
-            return _Question(RegenerateUnder(branch[-1].id), branch[:-1], branch[-1].content)
+            place = Place(owner, conversation.id, above.parent_id, conversation.temporary)
+            return _Asked(RegenerateUnder(above.id), place, Question(above.id, above.content))
         message_id = MessageId(self._ports.ids.new(IdKind.MESSAGE))
-        return _Question(NewUserMessage(message_id, request.parent, request.content, None), branch, request.content)
+        what = NewUserMessage(message_id, request.parent, request.content, None)
+        return _Asked(what, Place(owner, conversation.id, parent, conversation.temporary), Question(message_id, request.content))
 
     async def _settled(self, owner: Owner, message: Message) -> Message:
         """The message once nobody writes it any more, so that stop-then-send always works.
@@ -217,18 +230,18 @@ class TurnDesk:
     async def _accept(
         self,
         principal: Principal,
-        conversation_id: ConversationId,
-        question: _Question,
+        asked: _Asked,
         pool: PoolStatus,
         params: TurnParams,
         key: IdempotencyKey | None,
     ) -> Accepted:
         plan = self._ports.plan(principal.plan)
-        question = await self._admitted(question, pool, params, plan)
+        asked = await self._admitted(asked, pool, params, plan)
+        planned = asked.planned
         turn = TurnToAccept(
             owner=Owner(principal.tenant_id, principal.user_id),
-            conversation_id=conversation_id,
-            what=question.what,
+            conversation_id=asked.place.conversation_id,
+            what=asked.what,
             message_id=MessageId(self._ports.ids.new(IdKind.MESSAGE)),
             generation_id=GenerationId(self._ports.ids.new(IdKind.GENERATION)),
             model=pool.model,
@@ -239,35 +252,56 @@ class TurnDesk:
             idempotency=key,
             now=self._ports.clock.now(),
             pool=pool.name,
+            prompt=None if planned is None else planned.record,
+            preamble=None if planned is None else planned.preamble,
+            summary=None if planned is None else planned.summary,
         )
-        commit = asyncio.create_task(self._commit(turn, question.continues))
+        commit = asyncio.create_task(self._commit(turn, asked))
         self._commits.add(commit)
         commit.add_done_callback(self._commits.discard)
         return await asyncio.shield(commit)
 
-    async def _admitted(self, question: _Question, pool: PoolStatus, params: TurnParams, plan: Plan) -> _Question:
-        """Count the prompt and ask the gateway; the question comes back with its own count."""
-        tokenizer = self._ports.gateway.tokenizer(pool.name)
-        if len(question.text) + len(question.shown) > _SHORT_TEXT or any(message.content_tokens is None for message in question.earlier):
-            prompt_tokens, text_tokens = await asyncio.to_thread(_count, tokenizer, question, pool.context_tokens)
-        else:
-            prompt_tokens, text_tokens = _count(tokenizer, question, pool.context_tokens)
-        asked = self._ports.answer_tokens(pool.name, plan) if params.max_tokens is None else params.max_tokens
-        expected = output_tokens(asked, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
+    async def _admitted(self, asked: _Asked, pool: PoolStatus, params: TurnParams, plan: Plan) -> _Asked:
+        """Count the prompt and ask the gateway; what was asked comes back with its count, and with what will be read for it."""
+        asked, prompt_tokens = await self._counted(asked, pool)
+        wanted = self._ports.answer_tokens(pool.name, plan) if params.max_tokens is None else params.max_tokens
+        expected = output_tokens(wanted, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
         decision = self._ports.gateway.decide(pool.name, prompt_tokens=prompt_tokens, output_tokens=expected, band=plan.band)
         if isinstance(decision, Shed):
             refusal = HighDemand if decision.code == "high_demand" else NoCapacity
             raise refusal(retry_after_ms=decision.retry_after_ms)
-        if isinstance(question.what, NewUserMessage):
-            return replace(question, what=replace(question.what, content_tokens=text_tokens))
-        return question
+        return asked
 
-    async def _commit(self, turn: TurnToAccept, continues: GenerationId | None) -> Accepted:
+    async def _counted(self, asked: _Asked, pool: PoolStatus) -> tuple[_Asked, int]:
+        """The prompt, and its length in tokens. A pool without a context yet is not asked to fit: its prompt is planned later."""
+        planner = self._runner.planner
+        if pool.context_tokens <= 0:
+            texts = await planner.texts(pool)
+            question_tokens, shown_tokens = await asyncio.to_thread(lambda: (texts.count(asked.question.text), texts.count(asked.shown)))
+            return _with_count(asked, question_tokens), question_tokens + shown_tokens
+        if asked.prompt is not None and asked.prompt.model == pool.model:
+            texts = await planner.texts(pool)
+            tokens = asked.prompt.tokens + await asyncio.to_thread(texts.count, asked.shown)
+            if tokens <= pool.context_tokens - MINIMUM_OUTPUT_TOKENS:
+                return asked, tokens
+        planned = await planner.plan(asked.place, asked.question, pool, already=asked.shown)
+        return replace(_with_count(asked, planned.question_tokens), planned=planned), planned.tokens
+
+    async def _commit(self, turn: TurnToAccept, asked: _Asked) -> Accepted:
         accepted = await self._ports.generations.accept(turn)
         if not accepted.replayed:
             self._ports.telemetry.count(TURNS, 1, turn.pool, _KINDS[type(turn.what)])
-        self._runner.wake(accepted.generation_id, continues=continues)
+        self._runner.wake(accepted.generation_id, continues=asked.continues)
+        if asked.planned is not None and asked.planned.fresh_counts:
+            await self._keep_counts(turn, asked.planned.fresh_counts)
         return accepted
+
+    async def _keep_counts(self, turn: TurnToAccept, counts: Mapping[MessageId, int]) -> None:
+        """An economy: what cannot be stored now is counted again."""
+        try:
+            await self._ports.prompts.add_counts(turn.owner, turn.conversation_id, turn.model, counts)
+        except AntiphonError as error:
+            log.warning("counts_not_kept", conversation_id=turn.conversation_id, error=error.code)
 
 
 def _check_content(request: SendMessage) -> None:
@@ -286,11 +320,7 @@ def _check_params(params: TurnParams, plan: Plan) -> None:
         raise InvalidRequest([FieldFault("params.max_tokens", f"This plan allows 1 to {cap} tokens.")])
 
 
-def _count(tokenizer: Tokenizer, question: _Question, context_tokens: int) -> tuple[int, int]:
-    """Tokens of the whole prompt and of the question's text. A pool without a context yet is not asked to fit."""
-    shown_tokens = len(tokenizer.encode(question.shown)) if question.shown else 0
-    text_tokens = len(tokenizer.encode(question.text))
-    if context_tokens <= 0:
-        return shown_tokens + text_tokens, text_tokens
-    plan = plan_prompt(tokenizer, question.earlier, question.text, context_tokens=context_tokens, already_tokens=shown_tokens)
-    return plan.tokens + shown_tokens, text_tokens
+def _with_count(asked: _Asked, question_tokens: int) -> _Asked:
+    if isinstance(asked.what, NewUserMessage):
+        return replace(asked, what=replace(asked.what, content_tokens=question_tokens))
+    return asked

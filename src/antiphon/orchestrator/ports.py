@@ -10,11 +10,14 @@ from antiphon.core.errors import Forbidden
 from antiphon.core.ids import IdSource
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import Telemetry
+from antiphon.engines.base import Embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.generations.base import Generations
 from antiphon.stores.log.base import GenerationLog
+from antiphon.stores.personal.base import PersonalTexts
+from antiphon.stores.prompts.base import Prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class Ports:
     ids: IdSource
     timing: Timing
     telemetry: Telemetry
+    prompts: Prompts
+    personal: PersonalTexts
+    embedder: Embedder | None = None
+    """``None``: earlier turns are not searched again."""
     default_output_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def plan(self, name: str) -> Plan:

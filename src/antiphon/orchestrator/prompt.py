@@ -1,80 +1,177 @@
-"""What the model reads: the system prompt, the newest turns that fit, the new message whole.
+"""How much of a conversation the model reads: the budget. Pure.
 
-Pure. What is left out follows from the branch and the pool's context alone, never from what an earlier call decided: the
-window is found by replaying the branch from its root, as if each of its turns were being asked now. It grows turn by turn
-until it is full, then the oldest turns go in one step until 60 % are left. Between two such trims the prompt only grows at
-its end, so the prefix that the cache holds stays valid.
+In this order: system prompt, the user's instructions and memory, the new message whole, recent turns newest first, a summary of what
+is older, snippets of it. The window of turns only grows until it is full; then the oldest go in one step until 60 % are left, with one
+new summary in their place. Between two such trims the prompt grows at its end alone, so the prefix that the cache holds stays valid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Protocol
 
 from antiphon.core.errors import PromptTooLong
 from antiphon.core.ids import MessageId
-from antiphon.core.messages import Message, MessageStatus, Role
-from antiphon.engines.base import PromptMessage, Tokenizer
+from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role
 
-SYSTEM_PROMPT = "You are a helpful assistant."
+SYSTEM_PROMPT = "You are a helpful assistant. Give concise answers."
 """Identical for everybody, so that its cached blocks serve everybody."""
 
 MINIMUM_OUTPUT_TOKENS = 16
 """An answer shorter than this is not worth a prompt; a prompt that leaves less is refused."""
 
+SNIPPET_TOKENS = 600
+"""The most that snippets may take in one turn."""
+
 _WINDOW_SHARE = 0.75
-"""Part of the context that system prompt, turns and new message may fill; the rest is the answer's."""
+"""Part of the context that the prompt may fill; the rest is the answer's."""
 
 _TRIMMED_SHARE = 0.6
 """Part of the window that is left after a trim."""
 
+_SUMMARISED_SHARE = 0.7
+"""A trim goes exactly to where a summary ends, if that leaves no more than this part of the window."""
+
+_SUMMARY_PART = 12
+"""One in so many tokens of the window may be the summary's."""
+
+_ANSWER_PART = 8
+"""One in so many tokens of the context is kept for the answer when snippets are added."""
+
 
 @dataclass(frozen=True, slots=True)
-class PromptPlan:
-    """Which messages the model reads. ``tokens`` is exact without earlier turns, else a sum of their stored counts."""
+class Budget:
+    """Token counts. ``fixed_tokens``: system prompt, instructions, memory, and what the template writes round a lone question."""
 
-    messages: tuple[PromptMessage, ...]
-    tokens: int
-    omitted: tuple[MessageId, ...]
+    context_tokens: int
+    fixed_tokens: int
+    question_tokens: int
+    already_tokens: int = 0
+    """The beginning of the answer, written by an earlier generation."""
+
+    @property
+    def limit(self) -> int:
+        """What the prompt may have at most."""
+        return self.context_tokens - MINIMUM_OUTPUT_TOKENS
+
+    @property
+    def window(self) -> int:
+        """What it may have before it is trimmed."""
+        return int(self.context_tokens * _WINDOW_SHARE)
+
+    @property
+    def answer_tokens(self) -> int:
+        """What snippets leave to the answer at least."""
+        return self.context_tokens // _ANSWER_PART
+
+    @property
+    def summary_tokens(self) -> int:
+        """How long a summary may be."""
+        return max(32, self.window // _SUMMARY_PART)
+
+    @property
+    def bare_tokens(self) -> int:
+        """A prompt without anything earlier."""
+        return self.fixed_tokens + self.question_tokens
+
+    def check(self) -> None:
+        """Raises ``PromptTooLong`` where the question fits into no prompt."""
+        if self.bare_tokens + self.already_tokens > self.limit:
+            raise PromptTooLong(prompt_tokens=self.bare_tokens + self.already_tokens, limit_tokens=self.limit)
+
+
+class Lengths(Protocol):
+    """Lengths in the serving model's tokens."""
+
+    @property
+    def pair(self) -> int:
+        """What the template writes round one question with its answer."""
+        ...
+
+    @property
+    def joint(self) -> int:
+        """What stands between two messages of one role."""
+        ...
+
+    def of_message(self, message: Message) -> int:
+        """The message's content."""
+        ...
+
+    def of_snippets(self, record: PromptRecord | None) -> int:
+        """The snippets that came with a turn, as the prompt words them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchange:
-    """A question with its answer, or a question that was never answered."""
+class Exchange:
+    """A question with its answer, or one that was never answered and so joins the next."""
 
     messages: tuple[Message, ...]
-    question_tokens: int
     tokens: int
 
 
-def plan_prompt(
-    tokenizer: Tokenizer, earlier: Sequence[Message], question: str, *, context_tokens: int, already_tokens: int = 0
-) -> PromptPlan:
-    """The prompt for ``question`` asked under ``earlier`` (root first).
-
-    ``already_tokens`` of the answer are written and stand behind the prompt. Raises ``PromptTooLong`` when system prompt,
-    question, these and ``MINIMUM_OUTPUT_TOKENS`` do not fit into ``context_tokens``. Blocking: it encodes the question and
-    every earlier message without a stored count.
+@dataclass(frozen=True, slots=True)
+class SummaryOffer:
+    """A summary that may stand for what is left out. It speaks of everything before the exchange ``covers`` (an index), the last
+    message of it being ``through``.
     """
-    limit = context_tokens - MINIMUM_OUTPUT_TOKENS
-    bare = len(tokenizer.prompt(_with_system([PromptMessage(Role.USER, question)])))
-    if bare + already_tokens > limit:
-        raise PromptTooLong(prompt_tokens=bare + already_tokens, limit_tokens=limit)
-    empty, per_message = _template_tokens(tokenizer)
-    exchanges = _exchanges(tokenizer, earlier, per_message)
-    fixed = empty - per_message
-    start = _window_start(exchanges, bare - fixed, fixed, int(context_tokens * _WINDOW_SHARE))
-    tokens = bare + sum(exchange.tokens for exchange in exchanges[start:])
-    while tokens + already_tokens > limit:
-        tokens -= exchanges[start].tokens
-        start += 1
-    kept = [message for exchange in exchanges[start:] for message in exchange.messages]
-    return PromptPlan(
-        messages=_render(kept, question),
-        tokens=tokens,
-        omitted=tuple(message.id for exchange in exchanges[:start] for message in exchange.messages),
-    )
+
+    covers: int
+    tokens: int
+    through: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What of the earlier exchanges is read: those from index ``start`` on, and ``summary`` for what is before.
+
+    ``tokens`` is the prompt's length without snippets of this turn.
+    """
+
+    start: int
+    summary: SummaryOffer | None
+    tokens: int
+    trimmed: bool
+
+
+def exchanges_of(messages: Sequence[Message], lengths: Lengths) -> tuple[Exchange, ...]:
+    """Whole turns, oldest first. Answers that failed or are empty are left out, and so is an answer without a question."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.role is Role.USER:
+            groups.append([message])
+        elif groups and is_said(message):
+            groups[-1].append(message)
+    return tuple(Exchange(tuple(group), _exchange_tokens(group, lengths)) for group in groups)
+
+
+def is_said(message: Message) -> bool:
+    """Whether later prompts hold this answer."""
+    return message.role is Role.ASSISTANT and message.status is not MessageStatus.FAILED and bool(message.content.strip())
+
+
+def plan_window(
+    budget: Budget, exchanges: Sequence[Exchange], held: Window | None, offers: Sequence[SummaryOffer], *, most: int | None = None
+) -> Window:
+    """The window for a question after ``exchanges``, going on from ``held``, the window of the turn before it on the branch.
+
+    ``offers`` are the summaries of this branch, and are used by a trim alone. ``most`` is a lower bound for trimming than the budget's
+    own, to look ahead. Raises ``PromptTooLong``.
+    """
+    budget.check()
+    start = 0 if held is None else held.start
+    summary = None if held is None else held.summary
+    window = budget.window if most is None else most
+    tokens = _tokens(budget, exchanges, start, summary)
+    trimmed = start < len(exchanges) and (tokens > window or tokens + budget.already_tokens > budget.limit)
+    if trimmed:
+        start, summary = _trim(budget, exchanges, start, summary, offers)
+        tokens = _tokens(budget, exchanges, start, summary)
+    if summary is not None and tokens + budget.already_tokens > budget.limit:
+        tokens -= summary.tokens
+        summary = None
+    return Window(start, summary, tokens, trimmed)
 
 
 def output_tokens(asked: int, *, context_tokens: int, prompt_tokens: int) -> int:
@@ -82,63 +179,33 @@ def output_tokens(asked: int, *, context_tokens: int, prompt_tokens: int) -> int
     return max(1, min(asked, context_tokens - prompt_tokens))
 
 
-def _with_system(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    return (PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), *messages)
+def _trim(
+    budget: Budget, exchanges: Sequence[Exchange], start: int, summary: SummaryOffer | None, offers: Sequence[SummaryOffer]
+) -> tuple[int, SummaryOffer | None]:
+    """The new start, and of the summaries, given in their order, the one that reaches furthest; the one there was if none does."""
+    best = max(reversed(offers), key=lambda offer: offer.covers, default=None)
+    if summary is not None and (best is None or best.covers <= summary.covers):
+        best = summary
+    held, left = start, budget.window * _TRIMMED_SHARE
+    reserve = budget.summary_tokens if best is None else 0
+    while start < len(exchanges) and _tokens(budget, exchanges, start, best) + reserve > left:
+        start += 1
+    if best is not None and held < best.covers < start:
+        at_summary = _tokens(budget, exchanges, best.covers, best)
+        start = best.covers if at_summary <= budget.window * _SUMMARISED_SHARE else start
+    while start < len(exchanges) and _tokens(budget, exchanges, start, best) + budget.already_tokens > budget.limit:
+        start += 1
+    return start, best
 
 
-def _template_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Tokens of a prompt with an empty question, and what the template adds to each message (rounded up)."""
-    question, answer = PromptMessage(Role.USER, ""), PromptMessage(Role.ASSISTANT, "")
-    empty = len(tokenizer.prompt(_with_system([question])))
-    longer = len(tokenizer.prompt(_with_system([question, answer, question])))
-    return empty, (longer - empty + 1) // 2
+def _tokens(budget: Budget, exchanges: Sequence[Exchange], start: int, summary: SummaryOffer | None) -> int:
+    kept = sum(exchange.tokens for exchange in exchanges[max(start, 0) :])
+    return budget.bare_tokens + kept + (0 if summary is None else summary.tokens)
 
 
-def _exchanges(tokenizer: Tokenizer, earlier: Sequence[Message], per_message: int) -> list[_Exchange]:
-    """Whole turns, oldest first. Answers that failed or are empty are left out: their question stands alone."""
-    groups: list[list[Message]] = []
-    for message in earlier:
-        if message.role is Role.USER:
-            groups.append([message])
-        elif message.role is Role.ASSISTANT and message.status is not MessageStatus.FAILED and message.content.strip():
-            if groups:
-                groups[-1].append(message)
-            else:
-                groups.append([message])
-    exchanges: list[_Exchange] = []
-    for group in groups:
-        counts = [per_message + _count(tokenizer, message) for message in group]
-        exchanges.append(_Exchange(tuple(group), question_tokens=counts[0], tokens=sum(counts)))
-    return exchanges
-
-
-def _count(tokenizer: Tokenizer, message: Message) -> int:
-    if message.content_tokens is not None:
-        return message.content_tokens
-    return len(tokenizer.encode(message.content))
-
-
-def _window_start(exchanges: Sequence[_Exchange], question_tokens: int, fixed: int, window: int) -> int:
-    """Index of the oldest exchange kept, after replaying every question of the branch and then the new one."""
-    start, held = 0, 0
-    questions = [exchange.question_tokens for exchange in exchanges] + [question_tokens]
-    for asked, tokens in enumerate(questions):
-        if asked:
-            held += exchanges[asked - 1].tokens
-        if fixed + held + tokens <= window:
-            continue
-        while start < asked and fixed + held + tokens > window * _TRIMMED_SHARE:
-            held -= exchanges[start].tokens
-            start += 1
-    return start
-
-
-def _render(kept: Sequence[Message], question: str) -> tuple[PromptMessage, ...]:
-    """Alternating roles, as strict chat templates want them: neighbours of one role become one message."""
-    said = [PromptMessage(message.role, message.content) for message in kept]
-    while said and said[0].role is Role.ASSISTANT:
-        del said[0]
-    said.append(PromptMessage(Role.USER, question))
-    return _with_system(
-        [PromptMessage(role, "\n\n".join(message.content for message in same)) for role, same in groupby(said, key=lambda said: said.role)]
-    )
+def _exchange_tokens(group: Sequence[Message], lengths: Lengths) -> int:
+    """Neighbours of one role become one message with a joint between them; only an answered question has a pair of its own."""
+    contents = sum(lengths.of_message(message) for message in group)
+    if len(group) == 1:
+        return contents + lengths.joint
+    return contents + lengths.pair + lengths.joint * (len(group) - 2) + lengths.of_snippets(group[1].prompt)

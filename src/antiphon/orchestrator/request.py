@@ -9,10 +9,11 @@ from functools import lru_cache
 from itertools import takewhile
 
 from antiphon.core.generation import Generation, Sampling, TurnParams
-from antiphon.core.messages import Message, Role
+from antiphon.core.messages import Role
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest, PromptMessage, Tokenizer
-from antiphon.orchestrator.prompt import SYSTEM_PROMPT, output_tokens, plan_prompt
+from antiphon.orchestrator.parts import RenderedPrompt
+from antiphon.orchestrator.prompt import SYSTEM_PROMPT, output_tokens
 from antiphon.orchestrator.resume import ShownText, resume
 
 
@@ -48,18 +49,15 @@ def sampling_of(params: TurnParams, *, max_tokens: int, noise_name: str) -> Samp
 
 
 def turn_request(
-    tokenizer: Tokenizer, generation: Generation, branch: Sequence[Message], shown: ShownText, limits: ModelLimits
+    tokenizer: Tokenizer, generation: Generation, prompt: RenderedPrompt, shown: ShownText, limits: ModelLimits
 ) -> TurnRequest:
-    """The request that answers, or goes on answering, the last message of ``branch``.
+    """The request that answers ``prompt``, or goes on answering it.
 
     Every generation may add as many tokens as its parameters ask for; text from before a *Continue* is context. Blocking.
-    Raises ``PromptTooLong``.
     """
     params = generation.params
     resumption = resume(tokenizer, shown, params.stop)
-    earlier, question = (branch[:-1], branch[-1].content) if branch else ((), "")
-    plan = plan_prompt(tokenizer, earlier, question, context_tokens=limits.context_tokens, already_tokens=resumption.base_tokens)
-    prompt_ids = tuple(tokenizer.prompt(plan.messages))
+    prompt_ids = prompt.ids
     prompt_tokens = len(prompt_ids) + resumption.base_tokens
     asked = limits.default_tokens if params.max_tokens is None else params.max_tokens
     new_tokens = output_tokens(asked, context_tokens=limits.context_tokens, prompt_tokens=prompt_tokens)
@@ -71,7 +69,7 @@ def turn_request(
         sampling=sampling_of(params, max_tokens=already_base + new_tokens, noise_name=generation.id),
         already_ids=resumption.already_ids,
         band=limits.band,
-        public_prefix_tokens=public_prefix_tokens(tokenizer, prompt_ids),
+        public_prefix_tokens=prompt.public_tokens,
     )
     return TurnRequest(engine, prompt_tokens=prompt_tokens, base_tokens=already_base, skip=resumption.skip)
 

@@ -17,6 +17,7 @@ from antiphon.core.ids import GenerationId
 from antiphon.orchestrator.ending import stored_ending, terminal_event
 from antiphon.orchestrator.live import LiveFeed, LiveState
 from antiphon.orchestrator.pace import Grid, is_outage, persist
+from antiphon.orchestrator.planner import PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readers, Readership
 from antiphon.orchestrator.turn import Control, Turn
@@ -54,6 +55,7 @@ class Runner:
         self._sole_owner = sole_owner
         self._grid = Grid(ports.clock, ports.timing.coalesce_ms / 1000)
         self.readers = Readers(ports.clock)
+        self.planner = PromptPlanner(ports)
         self._runs: dict[GenerationId, _Run] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
@@ -228,7 +230,7 @@ class Runner:
         try:
             run.generation = await self._claimed(generation_id, beyond_lease)
             if run.generation is not None:
-                await Turn(self._ports, run.generation, run.control, self._grid).run()
+                await Turn(self._ports, run.generation, run.control, self._grid, self.planner).run()
         except Exception:  # the task's end: nobody awaits it, and the sweeper claims the generation again
             log.exception("generation_not_claimed", generation_id=generation_id)
         finally:

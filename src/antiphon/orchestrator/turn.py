@@ -26,9 +26,10 @@ from antiphon.core.errors import (
     QueueTimeout,
     StaleEpoch,
 )
-from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, Snapshot
+from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, ReadContext, Snapshot
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
+from antiphon.core.messages import PromptRecord
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
@@ -40,6 +41,8 @@ from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, fa
 from antiphon.orchestrator.keeper import Keeper
 from antiphon.orchestrator.live import LiveFeed
 from antiphon.orchestrator.pace import Grid, persist
+from antiphon.orchestrator.parts import Question, RenderedPrompt, read_context
+from antiphon.orchestrator.planner import Place, PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readership
 from antiphon.orchestrator.request import ModelLimits, TurnRequest, turn_request
@@ -78,13 +81,15 @@ class Control:
 class Turn:
     """One claimed generation. ``run`` is called once, in a task that only a drain cancels."""
 
-    def __init__(self, ports: Ports, generation: Generation, control: Control, grid: Grid) -> None:
+    def __init__(self, ports: Ports, generation: Generation, control: Control, grid: Grid, planner: PromptPlanner) -> None:
         self._ports = ports
         self._generation = generation
         self._owner = Owner(generation.tenant_id, generation.user_id)
         self._plan = ports.plans.get(generation.plan) or Plan(generation.plan)
         self._control = control
         self._grid = grid
+        self._planner = planner
+        self._prompt: PromptRecord | None = None
         self._writer = LogWriter(ports.log, generation.id, generation.epoch)
         self._coalescer = Coalescer(self._writer, grid)
         self._attendance = Attendance(control.readership, ports.clock, self._plan, lambda band: ports.gateway.set_band(generation.id, band))
@@ -166,12 +171,22 @@ class Turn:
                     user_message_id=generation.user_message_id,
                     model=generation.model,
                     requested_model=generation.requested_model,
+                    context=await self._read_context(),
                 )
             )
         if events:
             await self._writer.append(*events)
         if lost:
             raise Interrupted("The answer was interrupted. What was written is kept.")
+
+    async def _read_context(self) -> ReadContext | None:
+        """What the model is not given whole, to be said at once; ``None`` where that cannot be told now."""
+        try:
+            answer = await self._ports.conversations.message(self._owner, self._generation.message_id)
+        except AntiphonError as error:
+            log.warning("context_not_told", generation_id=self._generation.id, code=error.code)
+            return None
+        return read_context(answer.prompt)
 
     async def _answer(self) -> Ending:
         """One attempt at the engine, with a writer, a keeper and an eye on the readers beside it; what ends first decides."""
@@ -254,11 +269,7 @@ class Turn:
 
     async def _request(self, pool: PoolStatus) -> TurnRequest:
         generation = self._generation
-        branch, asked = (), generation.user_message_id
-        if asked is not None:
-            branch = await persist(
-                lambda: self._ports.conversations.branch(self._owner, generation.conversation_id, asked), what="read_branch", forever=True
-            )
+        prompt = await persist(lambda: self._rendered(pool), what="read_prompt", forever=True)
         limits = ModelLimits(
             context_tokens=pool.context_tokens,
             default_tokens=self._ports.answer_tokens(pool.name, self._plan),
@@ -271,7 +282,27 @@ class Turn:
             own_ids=self._own_ids,
         )
         tokenizer = self._ports.gateway.tokenizer(pool.name)
-        return await asyncio.to_thread(turn_request, tokenizer, generation, branch, shown, limits)
+        return await asyncio.to_thread(turn_request, tokenizer, generation, prompt, shown, limits)
+
+    async def _rendered(self, pool: PoolStatus) -> RenderedPrompt:
+        """The prompt that was decided on when the turn was accepted; decided on now where no context was known then."""
+        generation, conversations = self._generation, self._ports.conversations
+        head = await conversations.get(self._owner, generation.conversation_id)
+        answer = await conversations.message(self._owner, generation.message_id)
+        asked = None if generation.user_message_id is None else await conversations.message(self._owner, generation.user_message_id)
+        leaf, question = (None, Question(answer.id, "")) if asked is None else (asked.parent_id, Question(asked.id, asked.content))
+        place = Place(self._owner, head.id, leaf, head.temporary)
+        record = answer.prompt
+        rendered = None
+        if record is not None and record.model == pool.model:
+            rendered = await self._planner.render(place, question, record, pool)
+        if rendered is None:
+            planned = await self._planner.plan(place, question, pool, already=generation.prior_text)
+            self._prompt = replace(planned.record, preamble="", summary=planned.record.summary if planned.summary is None else None)
+            rendered = await self._planner.render(place, question, self._prompt, pool)
+        if rendered is None:
+            raise EngineFailed("The conversation changed while its prompt was being made.")
+        return rendered
 
     async def _prior_ids(self) -> tuple[int, ...]:
         """The ids behind the text to be continued, while its log lives and we know whose it is."""
@@ -335,6 +366,7 @@ class Turn:
             outbox_payload=usage_json(record),
             now=now,
             content_tokens=content_tokens,
+            prompt=self._prompt,
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
         event = terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms)

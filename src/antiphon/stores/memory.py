@@ -8,10 +8,12 @@ from datetime import datetime
 from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, ShareId, TenantId, UserId
 from antiphon.core.messages import Conversation, Message
+from antiphon.core.prompts import Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Tenant, User
 from antiphon.stores.conversations.base import Feedback, Owner
 from antiphon.stores.custody.base import AuditEntry
 from antiphon.stores.generations.base import Accepted
+from antiphon.stores.personal.base import Personal
 from antiphon.stores.shares.base import Share
 
 
@@ -87,6 +89,12 @@ class MemoryState:
     audit: list[AuditEntry] = field(default_factory=list[AuditEntry])
     shares: dict[ShareId, Share] = field(default_factory=dict[ShareId, Share])
     retention_days: dict[TenantId, int] = field(default_factory=dict[TenantId, int])
+    summaries: dict[tuple[ConversationId, MessageId], Summary] = field(default_factory=dict[tuple[ConversationId, MessageId], Summary])
+    preambles: dict[tuple[ConversationId, str], Preamble] = field(default_factory=dict[tuple[ConversationId, str], Preamble])
+    token_counts: dict[tuple[ConversationId, str], dict[MessageId, int]] = field(
+        default_factory=dict[tuple[ConversationId, str], dict[MessageId, int]]
+    )
+    personal: dict[tuple[TenantId, UserId], Personal] = field(default_factory=dict[tuple[TenantId, UserId], Personal])
 
     def index(self, conversation_id: ConversationId, message_id: MessageId | None) -> None:
         """A title (no message) or a text is new or has changed: searches find it as it is now, as the newest."""
@@ -100,3 +108,6 @@ class MemoryState:
     def add_message(self, message: Message) -> None:
         self.messages[message.id] = message
         self.message_ids.setdefault(message.conversation_id, []).append(message.id)
+
+    def add_summary(self, summary: Summary) -> None:
+        self.summaries.setdefault((summary.conversation_id, summary.through), summary)

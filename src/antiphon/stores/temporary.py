@@ -6,13 +6,14 @@ that driver's rows, knows the id. What a temporary turn cost is written durably.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from antiphon.core.events import LogEntry
 from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
 from antiphon.core.messages import Conversation, Message, TreeNode
+from antiphon.core.prompts import Preamble, Summary
 from antiphon.stores.conversations.base import (
     EVERYTHING,
     ConversationFilter,
@@ -28,6 +29,7 @@ from antiphon.stores.conversations.base import (
 from antiphon.stores.generations.base import Accepted, FinishedGeneration, Generations, IdempotencyKey, TurnToAccept
 from antiphon.stores.log.base import GenerationLog, LogSlice, LogState
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.prompts.base import Prompts
 
 KEPT = timedelta(hours=1)
 
@@ -76,8 +78,14 @@ class TemporaryConversations:
     ) -> PathPage:
         return await self._of(conversation_id).path(owner, conversation_id, leaf=leaf, limit=limit, before=before)
 
-    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
-        return await self._of(conversation_id).branch(owner, conversation_id, leaf)
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId, *, last: int) -> tuple[Message, ...]:
+        return await self._of(conversation_id).branch(owner, conversation_id, leaf, last=last)
+
+    async def branch_ids(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
+        return await self._of(conversation_id).branch_ids(owner, conversation_id, leaf)
+
+    async def texts(self, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> tuple[Message, ...]:
+        return await self._of(conversation_id).texts(owner, conversation_id, message_ids)
 
     async def tree(self, owner: Owner, conversation_id: ConversationId) -> tuple[TreeNode, ...]:
         return await self._of(conversation_id).tree(owner, conversation_id)
@@ -144,6 +152,31 @@ class TemporaryGenerations:
 
     async def count_open(self) -> int:
         return await self._fleeting.count_open() + await self._durable.count_open()
+
+
+class TemporaryPrompts:
+    def __init__(self, durable: Prompts, fleeting: Prompts, state: MemoryState) -> None:
+        self._durable = durable
+        self._fleeting = fleeting
+        self._state = state
+
+    def _of(self, conversation_id: ConversationId) -> Prompts:
+        return self._fleeting if conversation_id in self._state.conversations else self._durable
+
+    async def summaries(self, owner: Owner, conversation_id: ConversationId) -> tuple[Summary, ...]:
+        return await self._of(conversation_id).summaries(owner, conversation_id)
+
+    async def add_summary(self, owner: Owner, summary: Summary) -> None:
+        await self._of(summary.conversation_id).add_summary(owner, summary)
+
+    async def preamble(self, owner: Owner, conversation_id: ConversationId, digest: str) -> Preamble | None:
+        return await self._of(conversation_id).preamble(owner, conversation_id, digest)
+
+    async def counts(self, owner: Owner, conversation_id: ConversationId, model: str) -> Mapping[MessageId, int]:
+        return await self._of(conversation_id).counts(owner, conversation_id, model)
+
+    async def add_counts(self, owner: Owner, conversation_id: ConversationId, model: str, counts: Mapping[MessageId, int]) -> None:
+        await self._of(conversation_id).add_counts(owner, conversation_id, model, counts)
 
 
 class TemporaryLog:

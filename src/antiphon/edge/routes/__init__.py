@@ -16,6 +16,7 @@ from antiphon.edge.routes import (
     models,
     openai,
     oversight,
+    personal,
     search,
     session,
     shares,
@@ -27,6 +28,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
     for module in (
         session,
         account,
+        personal,
         keys,
         conversations,
         messages,

@@ -29,6 +29,7 @@ async def leave(caller: Caller, request: Request, services: Services) -> Respons
     owner = Owner(caller.tenant_id, caller.user_id)
     now = services.clock.now()
     await services.accounts.delete_user(caller.user_id)
+    await services.personal.forget(owner)
     await services.custody.record(owner, "user.delete", caller.user_id, now=now)
     running = await services.conversations.delete_all(owner, now=now)
     app_state(request).authenticator.forget()

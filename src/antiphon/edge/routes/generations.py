@@ -11,7 +11,7 @@ from antiphon.core.errors import BadCursor
 from antiphon.core.events import Cursor, Queued, parse_cursor
 from antiphon.core.generation import Generation
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Handoff, OwnerOf, Responses, Services, app_state, guarded
-from antiphon.edge.answers import GenerationAnswer, Progress, generation_answer
+from antiphon.edge.answers import GenerationAnswer, Progress, PromptAnswer, generation_answer, prompt_answer
 from antiphon.edge.paths import GenerationPath
 from antiphon.edge.schemas import Cancel
 from antiphon.edge.services import EdgeServices
@@ -51,6 +51,13 @@ async def stream_generation(
     if await streams.already_finished(viewer):
         return Response(status_code=204)
     return Handoff(streams.stream(viewer))
+
+
+@router.get("/prompt")
+@guarded(CHAT)
+async def get_prompt(generation_id: GenerationPath, owner: OwnerOf, services: Services) -> PromptAnswer:
+    """What the model was given to read, part by part, with tokens and cached tokens, and which earlier messages were left out."""
+    return prompt_answer(await services.prompts.prompt_of(owner, generation_id))
 
 
 @router.post("/cancel")

@@ -5,7 +5,7 @@ Every method may raise ``StoreUnavailable`` or ``DiskFull``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -132,8 +132,16 @@ class Conversations(Protocol):
         """The path to ``leaf`` (default: the current leaf; if that is an inner node, on to its newest descendant)."""
         ...
 
-    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
-        """All messages root → ``leaf``, for building a prompt."""
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId, *, last: int) -> tuple[Message, ...]:
+        """The ``last`` messages of the path to ``leaf``, root side first; it costs what it returns, however long the path is."""
+        ...
+
+    async def branch_ids(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
+        """The ids root → ``leaf``."""
+        ...
+
+    async def texts(self, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> tuple[Message, ...]:
+        """Those messages of a conversation, in that order; raises ``NotFound`` for one it does not have."""
         ...
 
     async def tree(self, owner: Owner, conversation_id: ConversationId) -> tuple[TreeNode, ...]:

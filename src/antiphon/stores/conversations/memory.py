@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -130,9 +131,26 @@ class MemoryConversations:
         messages = tuple(self._state.messages[message_id] for message_id in window.message_ids)
         return PathPage(messages, window.siblings, window.next_cursor)
 
-    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId, *, last: int) -> tuple[Message, ...]:
         find_conversation(self._state, owner, conversation_id)
-        return tuple(self._state.messages[message_id] for message_id in tree_of(self._state, conversation_id).branch(leaf))
+        return tuple(self._state.messages[message_id] for message_id in self._up(conversation_id, leaf, last))
+
+    async def branch_ids(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
+        find_conversation(self._state, owner, conversation_id)
+        return self._up(conversation_id, leaf, len(self._state.messages))
+
+    async def texts(self, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> tuple[Message, ...]:
+        find_conversation(self._state, owner, conversation_id)
+        return tuple(find_message(self._state, conversation_id, message_id) for message_id in message_ids)
+
+    def _up(self, conversation_id: ConversationId, leaf: MessageId, last: int) -> tuple[MessageId, ...]:
+        ids: list[MessageId] = []
+        step: MessageId | None = leaf
+        while step is not None and len(ids) < last:
+            message = find_message(self._state, conversation_id, step)
+            ids.append(message.id)
+            step = message.parent_id
+        return tuple(reversed(ids))
 
     async def tree(self, owner: Owner, conversation_id: ConversationId) -> tuple[TreeNode, ...]:
         find_conversation(self._state, owner, conversation_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -33,9 +34,11 @@ from antiphon.stores.sql.tables import conversations, feedback
 from antiphon.stores.sql.trees import (
     hide,
     select_head,
+    select_last,
     select_message,
     select_messages,
     select_owned_message,
+    select_path_ids,
     select_shape,
     select_tree,
     update_head,
@@ -139,10 +142,24 @@ class SqlConversations:
 
         return await self._db.read(load)
 
-    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
+    async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId, *, last: int) -> tuple[Message, ...]:
         def load(tx: sa.Connection) -> tuple[Message, ...]:
             select_head(tx, owner, conversation_id)
-            return select_messages(tx, owner, conversation_id, select_shape(tx, owner, conversation_id).branch(leaf))
+            return select_last(tx, owner, conversation_id, leaf, last)
+
+        return await self._db.read(load)
+
+    async def branch_ids(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
+        def load(tx: sa.Connection) -> tuple[MessageId, ...]:
+            select_head(tx, owner, conversation_id)
+            return select_path_ids(tx, owner, conversation_id, leaf)
+
+        return await self._db.read(load)
+
+    async def texts(self, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> tuple[Message, ...]:
+        def load(tx: sa.Connection) -> tuple[Message, ...]:
+            select_head(tx, owner, conversation_id)
+            return select_messages(tx, owner, conversation_id, message_ids)
 
         return await self._db.read(load)
 

@@ -39,6 +39,9 @@ class MemoryCustody:
         state.generations = {key: one for key, one in state.generations.items() if one.conversation_id != name}
         state.messages = {key: message for key, message in state.messages.items() if key not in gone}
         state.extras = {key: extra for key, extra in state.extras.items() if key not in gone}
+        state.summaries = {place: summary for place, summary in state.summaries.items() if place[0] != name}
+        state.preambles = {place: preamble for place, preamble in state.preambles.items() if place[0] != name}
+        state.token_counts = {place: counts for place, counts in state.token_counts.items() if place[0] != name}
         state.origins.pop(name, None)
         del state.conversations[name], state.deleted[name]
 

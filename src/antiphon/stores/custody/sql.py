@@ -26,13 +26,16 @@ from antiphon.stores.sql.tables import (
     message_extras,
     messages,
     origins,
+    preambles,
     shares,
+    summaries,
     tenants,
+    token_counts,
 )
 from antiphon.stores.sql.trees import hide
 
 _TIDY_PAGES = 500
-_CHILDREN = (idempotency, shares, feedback, generations, message_extras, origins, messages)
+_CHILDREN = (idempotency, shares, feedback, generations, message_extras, origins, summaries, preambles, token_counts, messages)
 
 
 class SqlCustody:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId
-from antiphon.core.messages import MessageError
+from antiphon.core.messages import MessageError, PromptRecord
+from antiphon.core.prompts import Preamble, Summary
 from antiphon.stores.conversations.base import Owner
 
 
@@ -73,6 +74,11 @@ class TurnToAccept:
     now: datetime
     pool: str = ""
     """Stored with the generation: the pool that serves ``model``."""
+    prompt: PromptRecord | None = None
+    """What the model is going to read; ``None``: nobody knows yet."""
+    preamble: Preamble | None = None
+    summary: Summary | None = None
+    """Texts that ``prompt`` names and that may not be stored yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,10 @@ class FinishedGeneration:
     outbox_payload: str
     now: datetime
     content_tokens: int | None = None
+    reasoning: str = ""
+    """What the model thought, a part before a *Continue* included."""
+    prompt: PromptRecord | None = None
+    """What it read, where that was decided after the turn was accepted."""
 
 
 class Generations(Protocol):

@@ -63,6 +63,10 @@ class MemoryGenerations:
             state.index(head.id, None)
         if isinstance(turn.what, NewUserMessage):
             state.index(head.id, turn.what.message_id)
+        if turn.preamble is not None:
+            state.preambles.setdefault((head.id, turn.preamble.digest), turn.preamble)
+        if turn.summary is not None:
+            state.add_summary(turn.summary)
         accepted = turn_rules.accepted(generation)
         if turn.idempotency is not None:
             key = turn.idempotency

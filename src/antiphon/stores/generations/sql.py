@@ -26,6 +26,7 @@ from antiphon.stores.generations.base import (
     RegenerateUnder,
     TurnToAccept,
 )
+from antiphon.stores.prompts.sql import put_preamble, put_summary
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value, across_tenants, changed_values
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
@@ -185,6 +186,10 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
     update_head(tx, head, after_accept(head, answer.id, text, now=turn.now))
     if isinstance(turn.what, NewUserMessage) and not head.temporary:
         search.put(tx, turn.owner, head.id, turn.what.message_id, "", turn.what.content)
+    if turn.preamble is not None:
+        put_preamble(tx, turn.owner, head.id, turn.preamble)
+    if turn.summary is not None:
+        put_summary(tx, turn.owner, turn.summary)
     accepted = turn_rules.accepted(generation)
     if turn.idempotency is not None:
         _insert_replay(tx, turn.owner.tenant_id, turn.idempotency, accepted, turn.now)

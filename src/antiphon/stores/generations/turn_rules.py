@@ -57,6 +57,7 @@ def user_message(turn: TurnToAccept, text: NewUserMessage, parent_id: MessageId 
         status=MessageStatus.COMPLETE,
         created_at=turn.now,
         content_tokens=text.content_tokens,
+        counted_by=None if text.content_tokens is None else turn.model,
     )
 
 
@@ -73,6 +74,7 @@ def placeholder(turn: TurnToAccept, user_message_id: MessageId) -> Message:
         model=turn.model,
         requested_model=turn.requested_model,
         generation_id=turn.generation_id,
+        prompt=turn.prompt,
     )
 
 
@@ -86,6 +88,7 @@ def reopened(message: Message, turn: TurnToAccept) -> Message:
         generation_id=turn.generation_id,
         finish_reason=None,
         error=None,
+        prompt=turn.prompt or message.prompt,
     )
 
 
@@ -131,6 +134,9 @@ def finished_message(message: Message, finished: FinishedGeneration) -> Message:
         cached_tokens=finished.usage.cached_tokens,
         output_tokens=finished.usage.output_tokens,
         content_tokens=finished.content_tokens,
+        counted_by=None if finished.content_tokens is None else message.model,
+        reasoning=finished.reasoning,
+        prompt=finished.prompt or message.prompt,
         cost=finished.usage.cost,
         error=finished.error,
     )

@@ -11,12 +11,13 @@ import sqlalchemy as sa
 
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
-from antiphon.core.messages import Conversation, Message, MessageError, MessageStatus, Role, TitleSource, TreeNode
+from antiphon.core.messages import Conversation, Message, MessageError, MessageStatus, PromptRecord, Role, TitleSource, TreeNode
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.stores.sql.base import Value
 
 Row = sa.Row[*tuple[Any, ...]]
 Values = dict[str, Value]
+_PROMPTS = msgspec.json.Decoder(PromptRecord)
 
 
 def conversation_values(head: Conversation) -> Values:
@@ -77,6 +78,9 @@ def message_values(message: Message) -> Values:
         "generation_id": message.generation_id,
         "error": _error_text(message.error),
         "content": message.content,
+        "counted_by": message.counted_by,
+        "reasoning": message.reasoning or None,
+        "prompt": None if message.prompt is None else _json_text(message.prompt),
     }
 
 
@@ -99,6 +103,9 @@ def message_of(row: Row) -> Message:
         cost=None if row.cost is None else Decimal(row.cost),
         generation_id=row.generation_id,
         error=_error_of(row.error),
+        counted_by=row.counted_by,
+        reasoning=row.reasoning or "",
+        prompt=None if row.prompt is None else _PROMPTS.decode(row.prompt),
     )
 
 
@@ -219,7 +226,7 @@ def key_values(key: ApiKey, secret_sha256: bytes) -> Values:
     }
 
 
-def _json_text(value: TurnParams | Usage | MessageError) -> str:
+def _json_text(value: TurnParams | Usage | MessageError | PromptRecord) -> str:
     return msgspec.json.encode(value).decode()
 
 

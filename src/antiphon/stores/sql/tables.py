@@ -1,7 +1,7 @@
 """The tables, in the design's words. Every row belongs to a tenant, and ``tenant_id`` leads every key: it is the sharding key.
 
-Ids are text as on the wire; times are milliseconds since 1970 (UTC); money is decimal text; ``params``, ``usage`` and ``error``
-are JSON text. A conversation's user has no foreign key, because accounts are a port of their own and may live elsewhere. A
+Ids are text as on the wire; times are milliseconds since 1970 (UTC); money is decimal text; ``params``, ``usage``, ``error`` and
+``prompt`` are JSON text. A conversation's user has no foreign key, because accounts are a port of their own and may live elsewhere. A
 trigger, made by the first migration, refuses to change a message's ``parent_id`` or its conversation: trees cannot get cycles.
 ``origins`` and ``message_extras`` belong to imported conversations and go with them.
 """
@@ -148,6 +148,9 @@ messages = _table(
     sa.Column("generation_id", sa.Text),
     sa.Column("error", sa.Text),
     sa.Column("content", sa.Text, nullable=False),
+    sa.Column("counted_by", sa.Text),
+    sa.Column("reasoning", sa.Text),
+    sa.Column("prompt", sa.Text),
     sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "id"),
     sa.UniqueConstraint("tenant_id", "id", name="messages_id"),
     sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
@@ -324,3 +327,59 @@ audit = _table(
 sa.Index("audit_by_tenant", audit.c.tenant_id, audit.c.id)
 sa.Index("feedback_by_time", feedback.c.tenant_id, feedback.c.updated_at, feedback.c.message_id)
 sa.Index("feedback_of", feedback.c.tenant_id, feedback.c.conversation_id, feedback.c.message_id)
+
+summaries = _table(
+    "summaries",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("through_message_id", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "through_message_id"),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "through_message_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
+    ),
+)
+
+preambles = _table(
+    "preambles",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("instructions", sa.Text, nullable=False),
+    sa.Column("memory", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "digest"),
+    sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
+)
+
+token_counts = _table(
+    "token_counts",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "model", "message_id"),
+    sa.ForeignKeyConstraint(
+        ["tenant_id", "conversation_id", "message_id"], ["messages.tenant_id", "messages.conversation_id", "messages.id"]
+    ),
+)
+
+instructions = _table(
+    "instructions",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id"),
+)
+
+memories = _table(
+    "memories",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("created_at", _Moment, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id", "id"),
+)

@@ -19,6 +19,7 @@ from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
 from antiphon.stores.sql.tables import conversations, generations, messages, shares
 
 _IDS_PER_STATEMENT = 500
+_WHOLE_PATH = 2**31
 
 
 def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
@@ -38,6 +39,19 @@ _select_tree = Prepared(
     sa.select(messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at).where(*_IN_CONVERSATION)
 )
 _select_shape = Prepared(sa.select(messages.c.id, messages.c.parent_id, messages.c.created_at).where(*_IN_CONVERSATION))
+_UP = (
+    "WITH RECURSIVE up (id, parent_id, depth) AS ("
+    "SELECT id, parent_id, 0 FROM messages WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND id = :id "
+    "UNION ALL SELECT m.id, m.parent_id, up.depth + 1 FROM up JOIN messages AS m "
+    "ON m.tenant_id = :tenant_id AND m.conversation_id = :conversation_id AND m.id = up.parent_id WHERE up.depth < :last - 1) "
+)
+_select_up = Prepared(sa.text(f"{_UP}SELECT id FROM up ORDER BY depth DESC"))  # noqa: S608
+_select_last = Prepared(
+    sa.text(
+        f"{_UP}SELECT m.* FROM up JOIN messages AS m "  # noqa: S608
+        "ON m.tenant_id = :tenant_id AND m.conversation_id = :conversation_id AND m.id = up.id ORDER BY up.depth DESC"
+    )
+)
 _insert_message = Prepared(messages.insert())
 _update_message = PreparedUpdate(messages, "tenant_id", "conversation_id", "id")
 _select_owned_message = Prepared(
@@ -107,7 +121,7 @@ def has_children(tx: sa.Connection, owner: Owner, conversation_id: ConversationI
 def select_messages(
     tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_ids: Sequence[MessageId]
 ) -> tuple[Message, ...]:
-    """Those messages, in that order."""
+    """Those messages, in that order; raises ``NotFound``."""
     found: dict[MessageId, Message] = {}
     in_conversation = (messages.c.tenant_id == owner.tenant_id, messages.c.conversation_id == conversation_id)
     for start in range(0, len(message_ids), _IDS_PER_STATEMENT):
@@ -115,7 +129,27 @@ def select_messages(
         for row in tx.execute(sa.select(messages).where(*in_conversation, messages.c.id.in_(some))):
             message = rows.message_of(row)
             found[message.id] = message
+    if any(message_id not in found for message_id in message_ids):
+        raise NotFound
     return tuple(found[message_id] for message_id in message_ids)
+
+
+def select_last(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, leaf: MessageId, last: int) -> tuple[Message, ...]:
+    """The ``last`` messages of the path to ``leaf``, root side first, found by their parents; raises ``NotFound``."""
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "id": leaf, "last": last}
+    found = tuple(rows.message_of(row) for row in _select_last.run(tx, asked))
+    if not found:
+        raise NotFound
+    return found
+
+
+def select_path_ids(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
+    """The ids root → ``leaf``; raises ``NotFound``."""
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "id": leaf, "last": _WHOLE_PATH}
+    found = tuple(_select_up.run(tx, asked).scalars())
+    if not found:
+        raise NotFound
+    return found
 
 
 def insert_message(tx: sa.Connection, tenant_id: TenantId, message: Message) -> None:

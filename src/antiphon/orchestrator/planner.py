@@ -1,0 +1,248 @@
+"""What a turn's model is going to read: decided once, when the turn is accepted, and rendered from that decision ever after.
+
+The branch is read from its end up to where the turn before began its window, so a turn costs what it reads, not what was ever said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.messages import Message, PromptRecord, Role, Snippet
+from antiphon.core.prompts import Preamble, Summary
+from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.draft import Draft, Measures, Question, branch_draft
+from antiphon.orchestrator.encoded import EncodedTexts
+from antiphon.orchestrator.parts import RenderedPrompt, compose, render
+from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.preamble import preamble_of
+from antiphon.orchestrator.prompt import SNIPPET_TOKENS, Window, plan_window
+from antiphon.orchestrator.recall import Recall
+from antiphon.stores.conversations.base import Owner
+
+_FIRST_READ = 64
+_REMEMBERED = 256
+_LONG_CHARACTERS = 4000
+_CHARACTERS_A_TOKEN = 12
+"""Running text makes more tokens than this: so much of a branch is read where no turn says what its window was."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a question is asked: under ``leaf`` in a conversation of ``owner``; ``None``: it is the first."""
+
+    owner: Owner
+    conversation_id: ConversationId
+    leaf: MessageId | None
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPrompt:
+    """``record``, with the texts it names that are not stored yet. ``tokens`` is all that the engine is going to read."""
+
+    record: PromptRecord
+    tokens: int
+    question_tokens: int
+    preamble: Preamble | None = None
+    summary: Summary | None = None
+    fresh_counts: Mapping[MessageId, int] = field(default_factory=dict[MessageId, int])
+
+
+@dataclass(frozen=True, slots=True)
+class _BranchEnd:
+    """The messages of the last turn's window and after, oldest first, and the ids of those above them."""
+
+    messages: tuple[Message, ...]
+    above: tuple[MessageId, ...]
+    record: PromptRecord | None
+
+
+class PromptPlanner:
+    """One for a process. All it keeps is made anew from the store at need: ids of texts, paths, summaries, passages."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._texts: dict[str, EncodedTexts] = {}
+        self._above: _Remembered[MessageId, tuple[MessageId, ...]] = _Remembered()
+        self._summaries: _Remembered[MessageId, Summary] = _Remembered()
+        self.recall = None if ports.embedder is None else Recall(ports.embedder)
+
+    async def plan(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> PlannedPrompt:
+        """Decide what is read for ``question``; ``already`` is the beginning of its answer.
+
+        Raises ``PromptTooLong`` with the numbers, ``NotFound``. Writes nothing.
+        """
+        draft = await self.draft(place, question, pool, already=already)
+        window, made = await self._window(place, draft)
+        above = draft.above(window)
+        snippets = await self._snippets(place, draft, window, above) if above else ()
+        record = draft.record(window, above, snippets, pool.model)
+        tokens = record.tokens + draft.budget.already_tokens
+        return PlannedPrompt(record, tokens, draft.question_tokens, draft.preamble, made, draft.measures.fresh)
+
+    async def draft(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> Draft:
+        """The branch under ``question``, counted. Raises ``NotFound``."""
+        texts = await self.texts(pool)
+        preamble = None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
+        end = await self._branch_end(place, pool)
+        stored: Mapping[MessageId, int] = {}
+        if any(message.counted_by != pool.model for message in end.messages):
+            stored = await self._ports.prompts.counts(place.owner, place.conversation_id, pool.model)
+        held = end.record.summary if end.record is not None else None
+        summary = None if held is None else await self._summary(place, held)
+        measures = Measures(texts, pool.model, stored)
+        unread = sum(len(message.content) for message in end.messages if not measures.knows(message))
+        make = partial(branch_draft, measures, end.messages, end.above, context_tokens=pool.context_tokens, preamble=preamble, held=summary)
+        draft = await _perhaps_in_thread(unread, make)
+        return await _perhaps_in_thread(len(question.text) + len(already), partial(draft.asking, question, already))
+
+    async def render(self, place: Place, question: Question, record: PromptRecord, pool: PoolStatus) -> RenderedPrompt | None:
+        """The prompt that ``record`` stands for; ``None`` where the branch is not the one it was decided for. Raises ``NotFound``."""
+        texts = await self.texts(pool)
+        kept = await self._kept(place, question, record)
+        if kept is None:
+            return None
+        preamble, summary = None, None
+        if record.preamble:
+            preamble = await self._ports.prompts.preamble(place.owner, place.conversation_id, record.preamble)
+        if record.summary is not None:
+            summary = await self._summary(place, record.summary)
+        said = compose(kept, question, record, preamble=preamble, summary="" if summary is None else summary.text)
+        unread = sum(len(part.text) for message in said for part in message.parts if not texts.knows(part.text))
+        return await _perhaps_in_thread(unread, partial(render, texts, said))
+
+    async def texts(self, pool: PoolStatus) -> EncodedTexts:
+        """The pool's tokenizer, with what it has encoded lately."""
+        texts = self._texts.get(pool.model)
+        if texts is None:
+            tokenizer = await asyncio.to_thread(self._ports.gateway.tokenizer, pool.name)
+            texts = self._texts.setdefault(pool.model, await asyncio.to_thread(EncodedTexts, tokenizer))
+        return texts
+
+    async def omitted(self, place: Place, record: PromptRecord) -> tuple[MessageId, ...]:
+        """The messages that a record's window leaves out, oldest first."""
+        if not record.omitted or place.leaf is None:
+            return ()
+        path = await self._ports.conversations.branch_ids(place.owner, place.conversation_id, place.leaf)
+        return path[: path.index(record.start)] if record.start in path else path
+
+    # --- inside -------------------------------------------------------------------------------
+
+    async def _window(self, place: Place, draft: Draft) -> tuple[Window, Summary | None]:
+        """The window, and the summary that had to be made at once because nobody had made one before the trim."""
+        window = plan_window(draft.budget, draft.exchanges, draft.held, ())
+        if not window.trimmed:
+            return window, None
+        summaries = await self._ports.prompts.summaries(place.owner, place.conversation_id)
+        for summary in summaries:
+            self._summaries.put(summary.through, summary)
+        offers = draft.offers(summaries)
+        window = plan_window(draft.budget, draft.exchanges, draft.held, offers)
+        if window.summary is not None and window.summary.covers > window.start // 2:
+            return window, None
+        made = await asyncio.to_thread(draft.extract, window, place.conversation_id, self._ports.clock.now())
+        if made is None:
+            return window, None
+        offers = draft.offers((*summaries, made))
+        window = plan_window(draft.budget, draft.exchanges, draft.held, offers)
+        return window, made
+
+    async def _branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
+        messages: tuple[Message, ...] = ()
+        leaf, last = place.leaf, _FIRST_READ
+        record: PromptRecord | None = None
+        while leaf is not None:
+            messages = (*await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=last), *messages)
+            record = _newest_record(messages, pool.model)
+            start = None if record is None else _place_of(messages, record.start)
+            if start is not None:
+                messages = messages[start:]
+                break
+            if record is None and sum(len(message.content) for message in messages) > _CHARACTERS_A_TOKEN * pool.context_tokens:
+                break
+            leaf, last = messages[0].parent_id, 2 * last
+        return _BranchEnd(messages, await self._ids_above(place, messages), record)
+
+    async def _ids_above(self, place: Place, messages: Sequence[Message]) -> tuple[MessageId, ...]:
+        parent = messages[0].parent_id if messages else None
+        if parent is None:
+            return ()
+        above = self._above.get(parent)
+        if above is None:
+            above = await self._ports.conversations.branch_ids(place.owner, place.conversation_id, parent)
+            self._above.put(parent, above)
+        return above
+
+    async def _kept(self, place: Place, question: Question, record: PromptRecord) -> tuple[Message, ...] | None:
+        """The messages of the record's window, read from the branch's end."""
+        if record.start == question.message_id:
+            return ()
+        messages: tuple[Message, ...] = ()
+        leaf, last = place.leaf, _FIRST_READ
+        while leaf is not None:
+            messages = (*await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=last), *messages)
+            start = _place_of(messages, record.start)
+            if start is not None:
+                return messages[start:]
+            leaf, last = messages[0].parent_id, 2 * last
+        return None
+
+    async def _summary(self, place: Place, through: MessageId) -> Summary | None:
+        if self._summaries.get(through) is None:
+            for summary in await self._ports.prompts.summaries(place.owner, place.conversation_id):
+                self._summaries.put(summary.through, summary)
+        return self._summaries.get(through)
+
+    async def _snippets(self, place: Place, draft: Draft, window: Window, above: Sequence[MessageId]) -> tuple[Snippet, ...]:
+        recall, room = self.recall, min(SNIPPET_TOKENS, draft.room(window))
+        if recall is None or room <= 0:
+            return ()
+        missing = recall.missing(place.conversation_id, above)
+        if missing:
+            messages = await self._ports.conversations.texts(place.owner, place.conversation_id, missing)
+            await asyncio.to_thread(recall.learn, place.conversation_id, messages)
+        search = partial(recall.search, place.conversation_id, above, draft.question, at_most=room, count=draft.measures.of_snippet)
+        return await asyncio.to_thread(search)
+
+
+class _Remembered(Generic[K, V]):
+    """The values used last, a few hundred of them."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        self._values[key] = value
+        if len(self._values) > _REMEMBERED:
+            self._values.popitem(last=False)
+
+
+def _newest_record(messages: Sequence[Message], model: str) -> PromptRecord | None:
+    for message in reversed(messages):
+        if message.role is Role.ASSISTANT and message.prompt is not None and message.prompt.model == model:
+            return message.prompt
+    return None
+
+
+def _place_of(messages: Sequence[Message], message_id: MessageId) -> int | None:
+    return next((index for index, message in enumerate(messages) if message.id == message_id), None)
+
+
+async def _perhaps_in_thread(characters: int, work: Callable[[], T]) -> T:
+    """Do what takes long with so many new characters without holding up the event loop."""
+    return work() if characters <= _LONG_CHARACTERS else await asyncio.to_thread(work)

@@ -1,0 +1,126 @@
+"""Which earlier passages a message refers to. Pure: words and vectors in, a choice out.
+
+Two measures are joined: how many of the message's rarer words a passage holds (BM25, S. Robertson and H. Zaragoza, The Probabilistic
+Relevance Framework, 2009), and how near the two are in meaning (cosine of embeddings).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from antiphon.core.ids import MessageId
+from antiphon.core.messages import Role, Snippet
+
+PASSAGE_CHARACTERS = 320
+
+_K1, _B = 1.2, 0.75
+_LEAST_COSINE = 0.2
+_WORD_WEIGHT = 0.12
+_LEAST_SCORE = 0.3
+_WITHIN_OF_BEST = 0.5
+_MOST_SNIPPETS = 12
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_BREAK = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_COMMON = frozenset(
+    """
+    a about after again all also am an and any are as at be because been before being but by can could did do does doing done down
+    each few for from further get give go got had has have having he her here him his how i if in into is it its just know let like
+    make many may me might more most much must my need no nor not now of off ok on once one only or other our out over own please
+    same say she should so some something such take tell than that the their them then there these they thing this those through to
+    too under until up us use very want was way we well were what when where which while who whom why will with would yes you your
+    i'm it's don't what's i'd i'll i've you're that's can't
+    """.split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of an earlier message, short enough to be quoted. ``words`` are its content words, in order."""
+
+    message_id: MessageId
+    role: Role
+    text: str
+    words: tuple[str, ...]
+
+
+def content_words(text: str) -> list[str]:
+    """Words in lower case without the commonest of English, cut to a rough stem; single characters of scripts without spaces."""
+    return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _COMMON]
+
+
+def passages_of(message_id: MessageId, role: Role, content: str) -> tuple[Passage, ...]:
+    """The message in passages of about ``PASSAGE_CHARACTERS``, cut between sentences where it can be."""
+    passages: list[Passage] = []
+    held = ""
+    for sentence in _BREAK.split(content):
+        for start in range(0, len(sentence), PASSAGE_CHARACTERS):
+            piece = " ".join(sentence[start : start + PASSAGE_CHARACTERS].split())
+            if held and len(held) + len(piece) >= PASSAGE_CHARACTERS:
+                passages.append(_passage(message_id, role, held))
+                held = ""
+            held = f"{held} {piece}" if held else piece
+    if held:
+        passages.append(_passage(message_id, role, held))
+    return tuple(passage for passage in passages if passage.words)
+
+
+def choose(
+    question: str,
+    passages: Sequence[Passage],
+    cosines: Sequence[float],
+    *,
+    at_most: int,
+    count: Callable[[Snippet], int],
+) -> tuple[Snippet, ...]:
+    """The passages that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
+
+    ``cosines`` are those of the question with each passage. None where nothing comes near.
+    """
+    scores = _scores(content_words(question), passages, cosines)
+    order = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
+    best = scores[order[0]] if order else 0.0
+    chosen: list[int] = []
+    left = at_most
+    for index in order[:_MOST_SNIPPETS]:
+        if scores[index] < max(_LEAST_SCORE, best * _WITHIN_OF_BEST):
+            break
+        tokens = count(_snippet(passages[index]))
+        if tokens <= left:
+            left -= tokens
+            chosen.append(index)
+    return tuple(_snippet(passages[index]) for index in sorted(chosen))
+
+
+def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence[float]) -> list[float]:
+    holding = Counter(word for passage in passages for word in set(passage.words))
+    average = sum(len(passage.words) for passage in passages) / len(passages) if passages else 1.0
+    weights = {word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5)) for word in set(asked) if word in holding}
+    scores: list[float] = []
+    for passage, cosine in zip(passages, cosines, strict=True):
+        score = max(cosine - _LEAST_COSINE, 0.0) / (1 - _LEAST_COSINE)
+        if weights:
+            counted = Counter(passage.words)
+            length = _K1 * (1 - _B + _B * len(passage.words) / average)
+            matched = sum(weight * counted[word] * (_K1 + 1) / (counted[word] + length) for word, weight in weights.items())
+            score += _WORD_WEIGHT * matched
+        scores.append(score)
+    return scores
+
+
+def _passage(message_id: MessageId, role: Role, text: str) -> Passage:
+    return Passage(message_id, role, text, tuple(content_words(text)))
+
+
+def _snippet(passage: Passage) -> Snippet:
+    return Snippet(passage.message_id, passage.role, passage.text)
+
+
+def _stem(word: str) -> str:
+    for ending in ("'s", "’s", "ing", "edly", "ed", "ies", "es", "s", "ly"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word

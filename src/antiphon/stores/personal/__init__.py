@@ -1,0 +1,1 @@
+"""What a user wants in every conversation."""

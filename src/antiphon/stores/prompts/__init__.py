@@ -1,0 +1,1 @@
+"""What prompts are made of beside messages."""

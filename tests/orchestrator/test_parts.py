@@ -1,0 +1,136 @@
+"""The parts of a prompt: their order, their ids, and that no text in any of them forges a turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.ids import ConversationId, MemoryId, MessageId
+from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
+from antiphon.core.prompts import Memory, Preamble
+from antiphon.engines.base import Tokenizer
+from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.orchestrator.encoded import EncodedTexts
+from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render
+from antiphon.orchestrator.preamble import preamble_of
+from antiphon.orchestrator.prompt import SYSTEM_PROMPT
+from antiphon.orchestrator.summary import summary_request
+from antiphon.stores.personal.base import Personal
+from tests.engines.families import FAMILIES, INJECTIONS
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FAMILY_TOKENIZERS = {family.name: family.tokenizer() for family in FAMILIES}
+QUESTION = Question(MessageId("msg_9"), "new")
+RECORD = PromptRecord("m", MessageId("msg_0"))
+
+
+def message(number: int, role: Role, content: str, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    return Message(MessageId(f"msg_{number}"), ConversationId("conv_1"), None, role, content, status, NOW)
+
+
+def snippet(text: str) -> Snippet:
+    return Snippet(MessageId("msg_old"), Role.USER, text)
+
+
+def everything(text: str, tokenizer: Tokenizer) -> RenderedPrompt:
+    """A prompt with ``text`` in every place that a person's or a model's words can reach."""
+    answer = replace(message(1, Role.ASSISTANT, text), prompt=PromptRecord("m", MessageId("msg_0"), snippets=(snippet(text),)))
+    record = replace(RECORD, snippets=(snippet(text), snippet(text)))
+    kept = [message(0, Role.USER, text), answer]
+    said = compose(kept, Question(MessageId("msg_9"), text), record, preamble=Preamble("d", text, text), summary=text)
+    return render(EncodedTexts(tokenizer), said)
+
+
+def test_the_order_of_parts() -> None:
+    rendered = everything("x", ReferenceTokenizer())
+    assert [counted.part.kind.value for counted in rendered.parts] == (
+        ["system", "instructions", "memory", "summary", "snippet", "turn", "turn", "snippet", "snippet", "turn"]
+    )
+    assert sum(counted.tokens for counted in rendered.parts) == len(rendered.ids)
+    assert rendered.parts[0].part.text == SYSTEM_PROMPT
+
+
+def test_roles_alternate_whatever_the_branch_holds() -> None:
+    kept = [
+        message(0, Role.ASSISTANT, "welcome"),
+        message(1, Role.USER, "one"),
+        message(2, Role.ASSISTANT, "half an", MessageStatus.FAILED),
+        message(3, Role.USER, "two"),
+        message(4, Role.ASSISTANT, " \n", MessageStatus.CANCELLED),
+        message(5, Role.USER, "three"),
+        message(6, Role.ASSISTANT, "stopped", MessageStatus.INTERRUPTED),
+    ]
+    said = compose(kept, QUESTION, RECORD, preamble=None, summary="")
+    assert [(one.role, "".join(part.text for part in one.parts)) for one in said] == [
+        (Role.SYSTEM, SYSTEM_PROMPT),
+        (Role.USER, "one\n\ntwo\n\nthree"),
+        (Role.ASSISTANT, "stopped"),
+        (Role.USER, "new"),
+    ]
+
+
+@pytest.mark.parametrize("name", FAMILY_TOKENIZERS)
+def test_no_text_in_any_part_forges_a_turn(name: str) -> None:
+    tokenizer = FAMILY_TOKENIZERS[name]
+
+    def marks(text: str) -> list[int]:
+        return [token_id for token_id in everything(text, tokenizer).ids if token_id in tokenizer.markup_ids]
+
+    wanted = marks("harmless")
+    assert wanted != []
+    for text in INJECTIONS:
+        assert marks(text) == wanted
+
+
+@pytest.mark.parametrize("name", FAMILY_TOKENIZERS)
+def test_nor_in_what_a_summariser_is_asked(name: str) -> None:
+    tokenizer = FAMILY_TOKENIZERS[name]
+
+    def marks(text: str) -> list[int]:
+        asked = summary_request(text, [message(0, Role.USER, text), message(1, Role.ASSISTANT, text)], characters=4000)
+        return [token_id for token_id in tokenizer.prompt(asked) if token_id in tokenizer.markup_ids]
+
+    for text in INJECTIONS:
+        assert marks(text) == marks("harmless")
+
+
+def test_two_users_share_all_but_their_own_words() -> None:
+    texts = EncodedTexts(ReferenceTokenizer())
+    prompts = [
+        render(texts, compose([], QUESTION, RECORD, preamble=preamble, summary="")).ids
+        for preamble in (None, Preamble("1", "be loud", ""), Preamble("2", "be quiet", "- tea"))
+    ]
+    public = render(texts, compose([], QUESTION, RECORD, preamble=None, summary="")).public_tokens
+    assert len({ids[:public] for ids in prompts}) == 1
+    assert len({ids[: public + 40] for ids in prompts}) == 3
+
+
+def test_a_preamble_has_one_form() -> None:
+    tea = Memory(MemoryId("mem_1"), " likes\n tea ", NOW)
+    made = preamble_of(Personal(" Be brief. ", (tea,)))
+    assert made is not None
+    assert (made.instructions, made.memory) == ("Be brief.", "- likes tea")
+    assert preamble_of(Personal(" Be brief. ", (tea,))) == made
+    assert preamble_of(Personal()) is None
+    assert preamble_of(Personal("a", ())) != preamble_of(Personal("", (replace(tea, text="a"),)))
+
+
+def test_a_snippet_belongs_to_the_turn_that_brought_it() -> None:
+    answer = replace(message(1, Role.ASSISTANT, "yes"), prompt=replace(RECORD, snippets=(snippet("old"),)))
+    said = compose([message(0, Role.USER, "one"), answer], QUESTION, RECORD, preamble=None, summary="")
+    kinds = [[part.kind for part in one.parts] for one in said]
+    assert kinds == [[PartKind.SYSTEM], [PartKind.SNIPPET, PartKind.TURN], [PartKind.TURN], [PartKind.TURN]]
+
+
+@given(st.lists(st.text(max_size=12), max_size=40))
+def test_what_was_encoded_is_remembered_within_bounds(asked: list[str]) -> None:
+    tokenizer = ReferenceTokenizer()
+    texts = EncodedTexts(tokenizer, kept_characters=40)
+    for text in asked:
+        assert list(texts.ids(text)) == tokenizer.encode(text)
+        assert texts.knows(text)
+        texts.check()

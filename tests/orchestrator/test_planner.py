@@ -1,0 +1,178 @@
+"""What the model is given, turn after turn, over a real store, gateway and runner."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from antiphon.app.system import SystemClock
+from antiphon.core.errors import PromptTooLong
+from antiphon.core.generation import GenerationStatus, TurnParams
+from antiphon.core.ids import ConversationId, MemoryId, MessageId
+from antiphon.core.messages import Message, PromptRecord
+from antiphon.core.prompts import Memory
+from antiphon.core.telemetry import NullTelemetry
+from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator.acceptance import ContinueRequest
+from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt
+from antiphon.orchestrator.planner import Place, PromptPlanner
+from tests.orchestrator.conftest import reference_pool
+from tests.orchestrator.stage import Stage
+
+ANSWER = TurnParams(max_tokens=30)
+
+
+@pytest.fixture(scope="module")
+async def gateway() -> AsyncIterator[Gateway]:
+    with tempfile.TemporaryDirectory(prefix="plan") as folder:
+        pools = [reference_pool(name, 0.0, "ascii") for name in ("quick", "slow")]
+        gateway = Gateway(pools, SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
+        await gateway.start()
+        try:
+            await gateway.wait_ready(30)
+            yield gateway
+        finally:
+            await gateway.close()
+
+
+async def ask(stage: Stage, conversation_id: ConversationId, text: str | None, parent: MessageId | None = None) -> Message:
+    """A whole turn; its answer."""
+    where = {} if parent is None else {"parent": parent}
+    accepted = await stage.send(conversation_id, text, params=ANSWER, **where)
+    generation = await stage.ended(accepted.generation_id)
+    assert generation.status is GenerationStatus.COMPLETE
+    return await stage.message(accepted.message_id)
+
+
+def record_of(message: Message) -> PromptRecord:
+    assert message.prompt is not None
+    return message.prompt
+
+
+async def rendered(stage: Stage, answer: Message, planner: PromptPlanner | None = None) -> RenderedPrompt:
+    """The prompt of a stored turn, made again; by a process that has just been started, unless a ``planner`` is given."""
+    question = await stage.message(answer.parent_id or MessageId(""))
+    place = Place(stage.owner, answer.conversation_id, question.parent_id)
+    planner = planner or PromptPlanner(stage.ports)
+    pool = stage.ports.gateway.resolve("quick", ())
+    prompt = await planner.render(place, Question(question.id, question.content), record_of(answer), pool)
+    assert prompt is not None
+    return prompt
+
+
+def turns(prompt: RenderedPrompt) -> list[str]:
+    return [counted.part.text for counted in prompt.parts if counted.part.kind is PartKind.TURN]
+
+
+async def test_a_prompt_grows_at_its_end_until_it_is_trimmed(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    before: RenderedPrompt | None = None
+    trims: list[int] = []
+    for number in range(40):
+        answer = await ask(stage, conversation_id, f"question {number} " + "of some length " * 3)
+        record, now = record_of(answer), await rendered(stage, answer)
+        assert answer.prompt_tokens == record.tokens == len(now.ids)
+        if record.trimmed:
+            trims.append(number)
+            assert len(now.ids) <= 1024 * 0.75 * 0.7
+        elif before is not None:
+            assert now.ids[: len(before.ids) - 1] == before.ids[:-1]
+        before = now
+    assert 2 <= len(trims) <= 40 / 4
+    assert record_of(answer).omitted > 0
+    assert record_of(answer).summary is not None
+
+
+async def test_any_process_makes_the_same_prompt_of_a_stored_turn(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    for number in range(12):
+        answer = await ask(stage, conversation_id, f"question {number} " + "of some length " * 4)
+    assert await rendered(stage, answer) == await rendered(stage, answer, stage.runner.planner)
+
+
+async def test_a_trim_says_what_it_left_out(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    await ask(stage, conversation_id, "My boat is called Amaryllis and has 3 masts.")
+    while True:
+        answer = await ask(stage, conversation_id, "tell me more about the sea and the wind " * 4)
+        if record_of(answer).omitted:
+            break
+    record = record_of(answer)
+    path = await stage.conversations.branch_ids(stage.owner, conversation_id, answer.id)
+    omitted = await stage.runner.planner.omitted(Place(stage.owner, conversation_id, path[-3]), record)
+    assert omitted == path[: record.omitted]
+    assert path[record.omitted] == record.start
+    assert record.summary in omitted
+    prompt = await rendered(stage, answer)
+    summary = [counted.part.text for counted in prompt.parts if counted.part.kind is PartKind.SUMMARY]
+    assert len(summary) == 1
+    assert "Amaryllis" in summary[0]
+
+
+async def test_an_edited_branch_finds_its_own_window_and_summary(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    answers = [await ask(stage, conversation_id, f"alpha {number} " + "of some length " * 5) for number in range(14)]
+    assert record_of(answers[-1]).summary is not None
+    edited = await ask(stage, conversation_id, "beta " + "of some length " * 5, parent=answers[0].id)
+    record = record_of(edited)
+    assert (record.omitted, record.summary) == (0, None)
+    assert turns(await rendered(stage, edited))[-1].startswith("beta")
+    for number in range(14):
+        edited = await ask(stage, conversation_id, f"beta {number} " + "of some length " * 5, parent=edited.id)
+    path = await stage.conversations.branch_ids(stage.owner, conversation_id, edited.id)
+    assert record_of(edited).summary in path
+    assert not any(text.startswith("alpha 5") for text in turns(await rendered(stage, edited)))
+
+
+async def test_a_question_larger_than_the_context_is_refused_before_anything_is_spent(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    await ask(stage, conversation_id, "hello")
+    before = (len(stage.state.messages), len(stage.state.generations), len(stage.state.outbox))
+    with pytest.raises(PromptTooLong) as refused:
+        await stage.send(conversation_id, "#" * 2000)
+    assert refused.value.prompt_tokens > 2000
+    assert refused.value.limit_tokens == 1024 - 16
+    assert (len(stage.state.messages), len(stage.state.generations), len(stage.state.outbox)) == before
+
+
+async def test_instructions_and_memory_are_read_but_not_in_a_temporary_chat(stage: Stage) -> None:
+    await stage.ports.personal.put_instructions(stage.owner, "Answer in verse.")
+    await stage.ports.personal.add_memory(stage.owner, Memory(MemoryId("mem_1"), "drinks tea", stage.clock.now()), at_most=9)
+    conversation_id = await stage.conversation()
+    answer = await ask(stage, conversation_id, "hello")
+    texts = {counted.part.kind: counted.part.text for counted in (await rendered(stage, answer)).parts}
+    assert "Answer in verse." in texts[PartKind.INSTRUCTIONS]
+    assert "- drinks tea" in texts[PartKind.MEMORY]
+    await stage.ports.personal.forget(stage.owner)
+    texts = {counted.part.kind: counted.part.text for counted in (await rendered(stage, answer)).parts}
+    assert "Answer in verse." in texts[PartKind.INSTRUCTIONS]
+    await stage.ports.personal.put_instructions(stage.owner, "Answer in verse.")
+    head = await stage.conversations.get(stage.owner, await stage.conversation())
+    stage.state.conversations[head.id] = replace(head, temporary=True)
+    assert record_of(await ask(stage, head.id, "hello")).preamble == ""
+
+
+async def test_continue_reads_what_was_read_before(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    for number in range(12):
+        answer = await ask(stage, conversation_id, f"question {number} " + "of some length " * 4)
+    again = await stage.desk.continue_message(stage.principal, ContinueRequest(answer.id, TurnParams(max_tokens=5), None, "f"))
+    await stage.ended(again.generation_id)
+    assert record_of(await stage.message(answer.id)) == record_of(answer)
+
+
+async def test_another_model_counts_anew_once(gateway: Gateway) -> None:
+    stage = Stage(gateway)
+    await stage.runner.start()
+    conversation_id = await stage.conversation()
+    answer = await ask(stage, conversation_id, "hello there")
+    other = await stage.send(conversation_id, "and now", model="slow", params=TurnParams(max_tokens=3))
+    await stage.ended(other.generation_id)
+    counts = await stage.ports.prompts.counts(stage.owner, conversation_id, "reference-slow")
+    tokens = len(gateway.tokenizer("slow").encode("hello there"))
+    assert counts == {answer.parent_id: tokens, answer.id: answer.content_tokens}
+    await stage.close()
