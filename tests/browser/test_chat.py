@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -86,7 +87,7 @@ def test_a_refusal_gives_the_text_back(chat: Chat) -> None:
         "status": 429,
         "code": "rate_limited",
         "detail": "Slow down.",
-        "retry_after_ms": 9000,
+        "retry_after_ms": 900,
     }
     keys: list[str] = []
 
@@ -99,7 +100,10 @@ def test_a_refusal_gives_the_text_back(chat: Chat) -> None:
     expect(chat.page.get_by_text("Slow down.")).to_be_visible()
     expect(chat.composer).to_have_value("Keep me")
     expect(chat.messages).to_have_count(0)
+    expect(chat.page.get_by_test_id("send")).to_be_disabled()
     chat.page.unroute("**/messages")
+    expect(chat.page.get_by_test_id("send")).to_be_enabled()
+    expect(chat.page.get_by_test_id("notice")).to_have_count(0)
     chat.composer.press("Enter")
     chat.ended()
     assert len(keys) == 1
@@ -164,10 +168,22 @@ def test_rename_and_delete(chat: Chat) -> None:
     expect(chat.page).to_have_title("Renamed · Antiphon")
     chat.page.get_by_role("button", name="Options for Renamed").click()
     chat.page.get_by_role("menuitem", name="Delete").click()
-    chat.page.get_by_role("button", name="Delete", exact=True).click()
     expect(chat.page.get_by_text("Renamed", exact=True)).to_have_count(0)
     expect(chat.messages).to_have_count(0)
     assert chat.page.url.rstrip("/") == chat.server.url
+    chat.page.get_by_role("button", name="Undo").click()
+    expect(chat.messages).to_have_count(2)
+    expect(item).to_have_text("Renamed")
+    conversation = chat.conversation
+    chat.page.get_by_role("button", name="Options for Renamed").click()
+    chat.page.get_by_role("menuitem", name="Delete").click()
+    expect(chat.page.get_by_text("Renamed", exact=True)).to_have_count(0)
+    chat.page.reload()  # leaving the page settles it
+    person = chat.server.person()
+    deadline = time.monotonic() + 10
+    while person.http.get(f"/v1/conversations/{conversation}").status_code != 404:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_hostile_text_stays_text(chat: Chat) -> None:

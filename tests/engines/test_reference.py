@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,16 @@ def test_answers_are_words_and_depend_on_the_prompt_alone() -> None:
     assert together == alone == resumed
     assert len({tuple(output) for output in together}) == 4
     assert [len(text_of(tokenizer, output).split()) for output in together] == [40] * 4
+
+
+def test_an_echo_says_the_newest_message_back_and_ends_its_turn() -> None:
+    tokenizer = ReferenceTokenizer("echo")
+    executor = ReferenceExecutor(replace(SPEC, vocabulary="echo"))
+    said = "# Title\n\n| a | b |\n|--|--|\n| the boat | 🙂 <script> |\n"
+    earlier = [PromptMessage(Role.USER, "an earlier one"), PromptMessage(Role.ASSISTANT, "an answer")]
+    (output,) = complete(executor, [tokenizer.prompt([*earlier, PromptMessage(Role.USER, said)])], Sampling(max_tokens=500))
+    at = output.index(next(iter(tokenizer.end_token_ids)))
+    assert text_of(tokenizer, output[:at]) == said
 
 
 def test_nasty_answers_are_nasty_and_valid() -> None:

@@ -1,7 +1,8 @@
-"""The browser client's own unit tests, run by Node: the SSE reader, the resuming stream, the markdown blocks."""
+"""The browser client's own unit tests, run by Vitest: the SSE reader, the resuming stream, the markdown blocks."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,10 @@ def test_units_of_the_browser_client() -> None:
     program = node()
     if program is None or not (WEB / "node_modules").exists():
         pytest.skip("the browser client's packages are not installed")
-    done = subprocess.run([program, "tests/run.mjs"], cwd=WEB, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, "node_modules/vitest/vitest.mjs", "run", "--reporter=json"], cwd=WEB, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    assert "# fail 0" in done.stdout or "ℹ fail 0" in done.stdout
+    report = json.loads(done.stdout)
+    assert report["numFailedTests"] == 0
+    assert report["numPassedTests"] > 50

@@ -1,18 +1,33 @@
 import { render } from "preact";
 import { App } from "./components/App";
 import { loadMarkdown } from "./components/Markdown";
+import { startPage } from "./components/page";
+import { startLanguage } from "./i18n";
 import { startSession } from "./state/session";
+import { startSettings } from "./state/settings";
 import { startThreads } from "./state/threads";
+import "./styles/tokens.css";
 import "./styles/base.css";
+import "./styles/controls.css";
+import "./styles/dialog.css";
+import "./styles/settings.css";
 import "./styles/sidebar.css";
 import "./styles/layout.css";
 import "./styles/thread.css";
+import "./styles/composer.css";
 import "./styles/prose.css";
+import "./styles/narrow.css";
 
-const root = document.getElementById("app");
-if (root) {
+async function start(root: HTMLElement): Promise<void> {
+  startSettings();
+  const language = startLanguage();
   startThreads();
+  startPage();
   void startSession();
+  await language;
   render(<App />, root);
   void loadMarkdown();
 }
+
+const root = document.getElementById("app");
+if (root) void start(root);

@@ -1,6 +1,7 @@
 /** Nearer than this to the end counts as being there. */
 const NEAR_PX = 48;
 const FAR_PX = 200;
+const CLOSE_PX = 60;
 /** A smooth scroll has arrived after this long. */
 const GLIDE_MS = 450;
 
@@ -14,6 +15,8 @@ export class ScrollKeeper {
   private stuck = true;
   private lastTop = 0;
   private touchY = 0;
+  private lastHeight = 0;
+  private isFar = false;
   private gliding: ReturnType<typeof setTimeout> | undefined;
   private readonly observer: ResizeObserver;
   private readonly off = new AbortController();
@@ -21,7 +24,8 @@ export class ScrollKeeper {
   constructor(
     private readonly pane: HTMLElement,
     inner: HTMLElement,
-    private readonly far: (far: boolean) => void,
+    /** Whether the end is out of sight, and whether that is so because content came. */
+    private readonly far: (far: boolean, grown: boolean) => void,
   ) {
     const options = { passive: true, signal: this.off.signal };
     pane.addEventListener("scroll", () => this.scrolled(), options);
@@ -85,7 +89,13 @@ export class ScrollKeeper {
     if (scrollTop < this.lastTop - 2 && !near && this.gliding === undefined) this.stuck = false;
     if (near && scrollTop >= this.lastTop) this.stuck = true;
     this.lastTop = scrollTop;
-    this.far(this.distance > FAR_PX);
+    this.tell(false);
+  }
+
+  /** Appears beyond one distance and goes again below another, so that it does not flicker between them. */
+  private tell(grown: boolean): void {
+    this.isFar = this.distance > (this.isFar ? CLOSE_PX : FAR_PX);
+    this.far(this.isFar, grown);
   }
 
   private measure(): void {
@@ -96,6 +106,8 @@ export class ScrollKeeper {
     this.measure();
     if (this.stuck && this.gliding === undefined && this.distance > 1) this.pane.scrollTop = this.pane.scrollHeight;
     this.lastTop = this.pane.scrollTop; // content that shrinks moves the pane, too; that is not the reader
-    this.far(this.distance > FAR_PX);
+    const grown = this.pane.scrollHeight > this.lastHeight;
+    this.lastHeight = this.pane.scrollHeight;
+    this.tell(grown);
   }
 }

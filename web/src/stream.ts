@@ -21,6 +21,11 @@ export interface ErrorData {
   retry_after_ms?: number | null;
 }
 
+export interface Source {
+  title: string;
+  url: string;
+}
+
 export type StatusData =
   | { state: "queued"; position: number; eta_ms: number | null }
   | { state: "prefill"; done: number; total: number }
@@ -30,6 +35,9 @@ export type StatusData =
 export interface StreamHandlers {
   /** The whole text so far; called once for each batch of events that changed it. */
   text(text: string): void;
+  /** The model's thinking so far; it is not part of the answer. */
+  reasoning(text: string): void;
+  sources(items: readonly Source[]): void;
   status(status: StatusData): void;
   title(title: string): void;
   /** `offline` while there is no connection and one is being tried again. */
@@ -80,6 +88,7 @@ type Verdict = "more" | "finished" | "gap";
 export class GenerationStream {
   private text = "";
   private shown = "";
+  private thinking = "";
   private lastId: string | undefined;
   private lastSeq = 0;
   private failures = 0;
@@ -201,6 +210,8 @@ export class GenerationStream {
     this.failures = 0;
     this.gaps = 0;
     if (event.type === "delta") this.text += stringField(data, "text");
+    else if (event.type === "reasoning") this.handlers.reasoning((this.thinking += stringField(data, "text")));
+    else if (event.type === "sources") this.handlers.sources(sourcesOf(data["items"]));
     else if (event.type === "snapshot" || event.type === "retract") this.text = stringField(data, "text");
     return this.ends(event.type, data) ? "finished" : "more";
   }
@@ -267,6 +278,14 @@ function parseObject(text: string): Record<string, unknown> | undefined {
   } catch {
     return undefined;
   }
+}
+
+function sourcesOf(value: unknown): Source[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((item: unknown) => {
+    const { title, url } = (typeof item === "object" && item !== null ? item : {}) as Record<string, unknown>;
+    return typeof title === "string" && typeof url === "string" ? [{ title, url }] : [];
+  });
 }
 
 function stringField(data: Record<string, unknown>, name: string): string {

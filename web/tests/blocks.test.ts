@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 import { Parser } from "marked";
 import { BlockSplitter, type Block } from "../src/markdown/blocks";
 import { nextLength } from "../src/markdown/pace";

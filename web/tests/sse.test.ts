@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 import cases from "../../tests/event_streams.json";
 import { SseParser, type SseEvent } from "../src/sse";
 

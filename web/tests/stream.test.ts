@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "vitest";
 import { GenerationStream, type StreamWorld } from "../src/stream";
 
 interface Entry {

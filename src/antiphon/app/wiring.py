@@ -12,6 +12,7 @@ from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
+from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.inference.gateway import Gateway
@@ -46,6 +47,10 @@ from antiphon.stores.transfers.sql import SqlTransfers
 
 _REFERENCE_ANSWER_TOKENS = 64
 _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
+
+
+def _ends_by_length(pool: PoolSpec) -> bool:
+    return pool.engine == "reference" and pool.vocabulary != "echo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             ids=ids,
             timing=config.timing,
             telemetry=telemetry,
-            default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if pool.engine == "reference"},
+            default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if _ends_by_length(pool)},
         )
         runner = Runner(ports)
         accounts = SqlAccounts(database)

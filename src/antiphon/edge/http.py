@@ -46,7 +46,8 @@ OPENAI_PATHS = frozenset({"/v1/chat/completions"})
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; "
-    "manifest-src 'self'; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "manifest-src 'self'; worker-src 'self'; frame-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"content-security-policy", _CSP.encode("ascii")),
@@ -186,8 +187,10 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = int(message["status"])
-            headers = [*message.get("headers", ()), *self._headers]
-            if not any(name.lower() == b"cache-control" for name, _ in headers):
+            headers = [*message.get("headers", ())]
+            own = {name.lower() for name, _ in headers}
+            headers += [pair for pair in self._headers if pair[0] not in own]
+            if b"cache-control" not in own:
                 headers.append(_NO_STORE)
             message = {**message, "headers": headers}
         await self._send(message)

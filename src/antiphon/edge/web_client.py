@@ -10,7 +10,7 @@ from pathlib import Path
 
 from starlette.types import Send
 
-_CONVERSATION_PAGE = re.compile(r"/c/[A-Za-z0-9_-]{1,64}\Z")
+_CLIENT_PAGE = re.compile(r"/(?:c/[A-Za-z0-9_-]{1,64}|operator)?\Z")
 _IMMUTABLE = b"public, max-age=31536000, immutable"
 _REVALIDATE = b"no-cache"
 _ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
@@ -30,6 +30,8 @@ class StaticFile:
     content_type: bytes
     cache_control: bytes
     encoded: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Instead of those that every other answer has."""
 
 
 class StaticFiles:
@@ -41,17 +43,18 @@ class StaticFiles:
         self._loading = asyncio.Lock()
 
     async def find(self, path: str) -> StaticFile | None:
-        """The file for a request's path; ``/`` and ``/c/{id}`` are the client itself."""
+        """The file for a request's path; ``/``, ``/c/{id}`` and ``/operator`` are the client itself."""
         if self._files is None:
             async with self._loading:
                 if self._files is None:
                     self._files = await asyncio.to_thread(_load, self._folder)
-        return self._files.get("/index.html" if path == "/" or _CONVERSATION_PAGE.match(path) else path)
+        return self._files.get("/index.html" if _CLIENT_PAGE.match(path) else path)
 
 
 async def send_file(file: StaticFile, send: Send, *, accept_encoding: str) -> None:
     """Answer with ``file``, in the best encoding there is of it."""
     headers = [(b"content-type", file.content_type), (b"cache-control", file.cache_control), (b"vary", b"accept-encoding")]
+    headers += file.headers
     content = file.content
     accepted = {part.partition(";")[0].strip().lower() for part in accept_encoding.split(",") if not _refused(part)}
     for encoding, encoded in file.encoded:
@@ -81,8 +84,25 @@ def _load(folder: Path) -> dict[str, StaticFile]:
                 content_type=_content_type(path),
                 cache_control=_IMMUTABLE if name.startswith("/assets/") else _REVALIDATE,
                 encoded=tuple(_encoded(path)),
+                headers=_frame_headers(name),
             )
     return files
+
+
+def _frame_headers(name: str) -> tuple[tuple[bytes, bytes], ...]:
+    """What lies under ``/frame/`` runs in frames of the client, without an origin and without a network."""
+    if not name.startswith("/frame/"):
+        return ()
+    pictures = "https: http:" if name == "/frame/picture.html" else "'none'"
+    policy = (
+        "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'self'; "
+        f"img-src {pictures}; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    )
+    return (
+        (b"content-security-policy", policy.encode("ascii")),
+        (b"x-frame-options", b"SAMEORIGIN"),
+        (b"cross-origin-resource-policy", b"cross-origin"),
+    )
 
 
 def _encoded(path: Path) -> list[tuple[str, bytes]]:

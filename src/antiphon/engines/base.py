@@ -302,7 +302,7 @@ class ReplicaSpec:
     prefill_tokens_per_s: float = 0.0
     output_tokens_per_s: float = 0.0
     blocks: int = 0
-    vocabulary: Literal["ascii", "nasty"] = "ascii"
+    vocabulary: Literal["ascii", "nasty", "echo"] = "ascii"
     host_slots: int = -1
     """Blocks of the second tier; -1 leaves it to the engine, which takes them from the same memory budget."""
     order: Literal["fair", "fcfs"] = "fair"

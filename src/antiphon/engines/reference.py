@@ -1,7 +1,8 @@
 """The reference engine: a pool kind without a model, for tests, documentation, load and simulation.
 
 Its answers are words that are a pure function of the SHA-256 of the prompt's ids and the token's place in the answer. It never ends a
-turn by itself, so an answer has exactly ``max_tokens`` tokens unless a stop string ends it. It stores what a real
+turn by itself, so an answer has exactly ``max_tokens`` tokens unless a stop string ends it. With the vocabulary ``echo`` it says the
+newest message back instead, and then ends its turn: any text can be made to stream through the whole product. It stores what a real
 executor would compute from, the token behind every cell of every block, and refuses to answer from a cache that does not
 hold the prompt: a scheduler that shares, copies or frees blocks wrongly fails here.
 """
@@ -15,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from antiphon.core.errors import EngineFailed
 from antiphon.core.messages import Role
@@ -113,7 +115,7 @@ class ReferenceExecutor:
             end_token_ids=frozenset({_END}),
             host_slots=DEFAULT_HOST_SLOTS if spec.host_slots < 0 else spec.host_slots,
         )
-        self._nasty = spec.vocabulary == "nasty"
+        self._vocabulary = spec.vocabulary
         self._prefill_tokens_per_s = spec.prefill_tokens_per_s
         self._output_tokens_per_s = spec.output_tokens_per_s
         self._closed = threading.Event()
@@ -171,7 +173,9 @@ class ReferenceExecutor:
         held = self._cells[blocks].reshape(-1)[: row.position]
         if prompt_sha256(held[:prompt_tokens].tolist()) != row.prompt_sha256 or held[prompt_tokens:].tolist() != list(row.output_ids):
             raise EngineFailed("The blocks of a sequence do not hold its tokens.")
-        return reference_token(row.prompt_sha256, len(row.output_ids), nasty=self._nasty)
+        if self._vocabulary == "echo":
+            return _echoed_token(held[:prompt_tokens], len(row.output_ids))
+        return reference_token(row.prompt_sha256, len(row.output_ids), nasty=self._vocabulary == "nasty")
 
     def _seconds(self, plan: StepPlan) -> float:
         decoding = sum(1 for sequence in plan.sequences if sequence.sample is not None and len(sequence.token_ids) == 1)
@@ -189,6 +193,16 @@ def reference_token(sha256: bytes, index: int, *, nasty: bool) -> int:
         return _FIRST_WORD + _draw(sha256, index) % len(WORDS)
     group = _NASTY_GROUP_IDS[_draw(sha256, index // _GROUP_TOKENS) % len(_NASTY_GROUP_IDS)]
     return group[index % _GROUP_TOKENS]
+
+
+def _echoed_token(prompt_ids: NDArray[np.int32], index: int) -> int:
+    """The id at ``index`` of the newest user message; the end of the turn after it."""
+    starts = np.flatnonzero(prompt_ids == _USER)
+    if starts.size == 0:
+        return _END
+    message = prompt_ids[starts[-1] + 1 :]
+    length = int(np.argmax(message == _END))
+    return int(message[index]) if index < length else _END
 
 
 def _draw(sha256: bytes, number: int) -> int:

@@ -1,6 +1,5 @@
 import { effect, signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { copyText } from "../clipboard";
 import { nextLength } from "../markdown/pace";
 import type { MarkdownView } from "../markdown/view";
 
@@ -20,21 +19,71 @@ export async function loadMarkdown(): Promise<void> {
 }
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
+/** Drawing may take this share of the time; where it takes longer, fewer frames are drawn. */
+const BUSY_SHARE = 0.35;
+/** A finished text is drawn in portions of this length, so that a long one holds nothing up. */
+const PORTION_MS = 8;
 
-async function copyCode(event: MouseEvent): Promise<void> {
-  const button = event.target;
-  if (!(button instanceof HTMLButtonElement) || !button.classList.contains("code-copy")) return;
-  const code = button.closest(".code")?.querySelector("code")?.textContent ?? "";
-  const copied = await copyText(code.replace(/\n$/, ""));
-  button.textContent = copied ? "Copied" : "Press Ctrl+C";
-  setTimeout(() => (button.textContent = "Copy"), 2000);
+/** Draws a growing text once per frame, a little behind the data, so that bursts look smooth. Returns what ends it. */
+function drawGrowing(drawing: MarkdownView, text: ReadonlySignal<string>): () => void {
+  let shown = 0;
+  let frame = 0;
+  let last = performance.now();
+  let restUntil = 0;
+  let first = true;
+  const paint = (now: number) => {
+    frame = 0;
+    const whole = text.peek();
+    if (now < restUntil && !document.hidden) {
+      frame = requestAnimationFrame(paint);
+      return;
+    }
+    const length = first || calm.matches || document.hidden ? whole.length : nextLength(whole, shown, Math.max(8, now - last));
+    first = false;
+    last = now;
+    shown = length;
+    drawing.grow(length < whole.length ? whole.slice(0, length) : whole);
+    restUntil = now + (performance.now() - now) / BUSY_SHARE;
+    if (length < whole.length) frame = requestAnimationFrame(paint);
+  };
+  const stop = effect(() => {
+    const whole = text.value;
+    if (document.hidden || first) return paint(performance.now());
+    if (shown > whole.length) shown = whole.length;
+    if (frame === 0) {
+      last = Math.max(last, performance.now() - 32);
+      frame = requestAnimationFrame(paint);
+    }
+  });
+  return () => {
+    stop();
+    cancelAnimationFrame(frame);
+  };
 }
 
-/** A markdown text that may still grow; growth is painted once per frame, outside the component tree. */
+/** Draws a finished text, the first portion at once. Returns what ends it. */
+function drawFinished(drawing: MarkdownView, text: ReadonlySignal<string>): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const stop = effect(() => {
+    clearTimeout(timer);
+    const steps = drawing.finish(text.value);
+    const portion = () => {
+      const since = performance.now();
+      while (performance.now() - since < PORTION_MS) if (steps.next().done) return;
+      timer = setTimeout(portion, 0);
+    };
+    portion();
+  });
+  return () => {
+    stop();
+    clearTimeout(timer);
+  };
+}
+
+/** A markdown text that may still grow; it is drawn outside the component tree. */
 export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: boolean }) {
   const root = useRef<HTMLDivElement>(null);
   const view = useRef<MarkdownView>(undefined);
-  const shown = useRef(0);
   const code = engine.value;
 
   useLayoutEffect(() => {
@@ -45,41 +94,8 @@ export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: b
       element.replaceChildren();
       view.current = new code.MarkdownView(element);
     }
-    const drawing = view.current;
-    let frame = 0;
-    let last = performance.now();
-    let first = true;
-    const paint = (now: number) => {
-      frame = 0;
-      const whole = text.peek();
-      const length = first || calm.matches || document.hidden ? whole.length : nextLength(whole, shown.current, Math.max(8, now - last));
-      first = false;
-      last = now;
-      shown.current = length;
-      drawing.render(whole.slice(0, length), false);
-      if (length < whole.length) frame = requestAnimationFrame(paint);
-    };
-    const stop = effect(() => {
-      const whole = text.value;
-      if (!live) {
-        drawing.render(whole, true);
-        return;
-      }
-      if (document.hidden || first) {
-        paint(performance.now());
-        return;
-      }
-      if (shown.current > whole.length) shown.current = whole.length;
-      if (frame === 0) {
-        last = Math.max(last, performance.now() - 32);
-        frame = requestAnimationFrame(paint);
-      }
-    });
-    return () => {
-      stop();
-      cancelAnimationFrame(frame);
-    };
+    return live ? drawGrowing(view.current, text) : drawFinished(view.current, text);
   }, [text, live, code]);
 
-  return <div ref={root} class={`prose${live ? " live" : ""}${code === null ? " plain" : ""}`} onClick={(event) => void copyCode(event)} />;
+  return <div ref={root} class={`prose${live ? " live" : ""}${code === null ? " plain" : ""}`} />;
 }

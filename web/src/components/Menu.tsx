@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useRef } from "preact/hooks";
 import { Icon, type IconName } from "./Icon";
+import { placeBeside } from "./Popover";
 
 export interface MenuItem {
   label: string;
@@ -8,6 +9,8 @@ export interface MenuItem {
   icon?: IconName;
   checked?: boolean;
   danger?: boolean;
+  disabled?: boolean;
+  testid?: string;
   run(): void;
 }
 
@@ -20,36 +23,27 @@ interface MenuProps {
   side?: "below" | "above";
 }
 
-/** A button that opens a menu in the top layer: Esc and a click elsewhere close it, arrows move. */
+/** A button that opens a menu in the top layer: Esc and a click elsewhere close it, arrows, Home and End move. */
 export function Menu({ label, className, items, children, side = "below" }: MenuProps) {
   const id = useId();
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
 
-  const place = () => {
-    const [from, menu] = [button.current?.getBoundingClientRect(), list.current];
-    if (!from || !menu) return;
-    const { offsetWidth: width, offsetHeight: height } = menu;
-    const below = side === "below" && from.bottom + height + 8 < innerHeight;
-    menu.style.left = `${Math.max(8, Math.min(from.left, innerWidth - width - 8))}px`;
-    menu.style.top = `${below ? from.bottom + 4 : Math.max(8, from.top - height - 4)}px`;
-  };
-
   const toggled = (event: { newState: string }) => {
     const shown = event.newState === "open";
     button.current?.setAttribute("aria-expanded", String(shown));
     if (!shown) return;
-    place();
-    list.current?.querySelector<HTMLElement>("[role^=menuitem]")?.focus({ preventScroll: true });
+    placeBeside(button.current, list.current, side);
+    list.current?.querySelector<HTMLElement>("[role^=menuitem]:not(:disabled)")?.focus({ preventScroll: true });
   };
 
   const move = (event: KeyboardEvent) => {
-    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    if (step === 0 || !list.current) return;
-    event.preventDefault();
-    const all = [...list.current.querySelectorAll<HTMLElement>("[role^=menuitem]")];
+    const all = [...(list.current?.querySelectorAll<HTMLElement>("[role^=menuitem]:not(:disabled)") ?? [])];
     const at = all.indexOf(document.activeElement as HTMLElement);
-    all[(at + step + all.length) % all.length]?.focus();
+    const next = { ArrowDown: at + 1, ArrowUp: at - 1 + all.length, Home: 0, End: all.length - 1 }[event.key];
+    if (next === undefined || all.length === 0) return;
+    event.preventDefault();
+    all[next % all.length]?.focus();
   };
 
   const choose = (item: MenuItem) => {
@@ -75,6 +69,8 @@ export function Menu({ label, className, items, children, side = "below" }: Menu
             type="button"
             role={item.checked === undefined ? "menuitem" : "menuitemradio"}
             aria-checked={item.checked}
+            data-testid={item.testid}
+            disabled={item.disabled}
             class={item.danger ? "menu-item danger" : "menu-item"}
             onClick={(event) => {
               event.stopPropagation();

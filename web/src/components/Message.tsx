@@ -1,11 +1,20 @@
-import { signal, useSignal } from "@preact/signals";
+import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { copyText } from "../clipboard";
+import { t } from "../i18n";
+import { duration } from "../i18n/format";
+import { splitAttachments } from "../state/attachments";
+import { branchOff } from "../state/branching";
 import type { MessageView } from "../state/message";
+import { models } from "../state/session";
 import type { Thread } from "../state/thread";
-import type { StatusData } from "../stream";
-import { Icon, type IconName } from "./Icon";
+import { Action, CopyAction } from "./Action";
+import { SentAttachment } from "./Attachments";
+import { Reasons, Thumbs } from "./Feedback";
+import { Icon } from "./Icon";
+import { Info } from "./Info";
 import { Markdown } from "./Markdown";
+import { Menu } from "./Menu";
+import { Downgraded, Outcome, Waiting } from "./Outcome";
 
 /** The message whose editor is open. */
 export const editing = signal<string | null>(null);
@@ -15,44 +24,26 @@ interface MessageProps {
   thread: Thread;
 }
 
-interface ActionProps {
-  icon: IconName;
-  label: string;
-  testid?: string;
-  run(): void;
-  disabled?: boolean;
-}
-
-function Action({ icon, label, testid, run, disabled = false }: ActionProps) {
-  return (
-    <button type="button" class="action" data-testid={testid} aria-label={label} title={label} disabled={disabled} onClick={run}>
-      <Icon name={icon} size={16} />
-    </button>
-  );
-}
-
-function CopyAction({ text }: { text: () => string }) {
-  const state = useSignal<"idle" | "done" | "refused">("idle");
-  const copy = async () => {
-    state.value = (await copyText(text())) ? "done" : "refused";
-    setTimeout(() => (state.value = "idle"), 2000);
-  };
-  const label = state.value === "done" ? "Copied" : state.value === "refused" ? "The browser refused to copy" : "Copy";
-  return <Action icon={state.value === "done" ? "check" : state.value === "refused" ? "alert" : "copy"} label={label} testid="copy" run={() => void copy()} />;
-}
-
 function Branches({ view, thread }: MessageProps) {
   const siblings = view.siblings.value;
   if (siblings.length < 2) return null;
   const at = siblings.indexOf(view.id);
   const busy = thread.running.value?.pending.value === true;
+  const turn = (step: 1 | -1) => void thread.turnTo(view, step);
+  const key = (event: KeyboardEvent) => {
+    const rtl = document.documentElement.dir === "rtl" ? -1 : 1;
+    const step = { ArrowLeft: -rtl, ArrowRight: rtl }[event.key];
+    if (step === undefined || busy || siblings[at + step] === undefined) return;
+    event.preventDefault();
+    turn(step as 1 | -1);
+  };
   return (
-    <div class="branches" role="group" aria-label="Versions">
-      <Action icon="left" label="Previous version" testid="branch-prev" disabled={at <= 0 || busy} run={() => void thread.turnTo(view, -1)} />
+    <div class="branches" role="group" aria-label={t("versions")} onKeyDown={key}>
+      <Action icon="left" label={t("previousVersion")} testid="branch-prev" disabled={at <= 0 || busy} run={() => turn(-1)} />
       <span class="branch-count">
         {at + 1}/{siblings.length}
       </span>
-      <Action icon="right" label="Next version" testid="branch-next" disabled={at >= siblings.length - 1 || busy} run={() => void thread.turnTo(view, 1)} />
+      <Action icon="right" label={t("nextVersion")} testid="branch-next" disabled={at >= siblings.length - 1 || busy} run={() => turn(1)} />
     </div>
   );
 }
@@ -60,7 +51,10 @@ function Branches({ view, thread }: MessageProps) {
 function Editor({ view, thread }: MessageProps) {
   const field = useRef<HTMLTextAreaElement>(null);
   const empty = useSignal(false);
-  const close = () => (editing.value = null);
+  const close = () => {
+    editing.value = null;
+    document.querySelector<HTMLElement>("[data-testid=composer]")?.focus({ preventScroll: true });
+  };
   const grow = () => {
     const area = field.current;
     if (!area) return;
@@ -101,13 +95,13 @@ function Editor({ view, thread }: MessageProps) {
   };
   return (
     <div class="editor">
-      <textarea ref={field} rows={1} dir="auto" aria-label="Edit message" onInput={grow} onKeyDown={key} />
+      <textarea ref={field} rows={1} dir="auto" aria-label={t("editMessage")} onInput={grow} onKeyDown={key} />
       <div class="editor-actions">
         <button type="button" class="button" onClick={close}>
-          Cancel
+          {t("cancel")}
         </button>
         <button type="button" class="button primary" disabled={empty.value} onClick={() => void send()}>
-          Send
+          {t("send")}
         </button>
       </div>
     </div>
@@ -116,18 +110,24 @@ function Editor({ view, thread }: MessageProps) {
 
 export function UserMessage({ view, thread }: MessageProps) {
   const data = view.data.value;
+  const split = useComputed(() => splitAttachments(view.text.value));
   return (
-    <article class="message user" data-testid="message" data-message-id={data.id} data-status={data.status} data-role="user" aria-label="You said">
+    <article class="message user" data-testid="message" data-message-id={data.id} data-status={data.status} data-role="user" aria-label={t("youSaid")}>
       {editing.value === view.key ? (
         <Editor view={view} thread={thread} />
       ) : (
         <>
-          <div class="bubble" dir="auto">
-            {view.text.value}
-          </div>
+          {split.value.attached.map((one, at) => (
+            <SentAttachment key={at} one={one} />
+          ))}
+          {split.value.text !== "" && (
+            <div class="bubble" dir="auto">
+              {split.value.text}
+            </div>
+          )}
           <div class="actions">
             <CopyAction text={() => view.text.peek()} />
-            <Action icon="pencil" label="Edit" testid="edit" disabled={thread.running.value !== null} run={() => (editing.value = view.key)} />
+            <Action icon="pencil" label={t("edit")} testid="edit" disabled={thread.running.value !== null} run={() => (editing.value = view.key)} />
             <Branches view={view} thread={thread} />
           </div>
         </>
@@ -136,100 +136,115 @@ export function UserMessage({ view, thread }: MessageProps) {
   );
 }
 
-function seconds(ms: number): string {
-  const total = Math.max(1, Math.round(ms / 1000));
-  return total < 60 ? `${total} s` : `${Math.round(total / 60)} min`;
-}
-
-/** What an answer is waiting for, in words. */
-export function waitText(status: StatusData | null): string | null {
-  if (status === null) return null;
-  if (status.state === "queued" && "position" in status) {
-    const eta = status.eta_ms === null || status.eta_ms === undefined ? "" : ` · about ${seconds(status.eta_ms)}`;
-    return `Queued · position ${status.position}${eta}`;
-  }
-  if (status.state === "prefill" && "total" in status) return status.total > 0 ? `Reading · ${Math.round((100 * status.done) / status.total)} %` : "Reading";
-  if (status.state === "downgraded" && "to" in status) return `Answered by ${status.to}`;
-  return null;
-}
-
-function Waiting({ view }: { view: MessageView }) {
-  const text = view.text.value;
-  const stopping = view.stopping.value;
-  const words = stopping ? "Stopping" : view.offline.value ? "Reconnecting" : text === "" ? waitText(view.wait.value) : null;
-  if (words === null && text !== "") return null;
+/** The model's thinking: one live line while it goes on, folded up afterwards, never part of what is copied. */
+function Thinking({ view }: { view: MessageView }) {
+  const text = view.reasoning.value;
+  if (text === "") return null;
+  const busy = view.streaming && view.text.value === "";
+  const ms = view.thoughtMs.value;
   return (
-    <div class="waiting" data-testid="status">
-      <span class="pulse" aria-hidden="true" />
-      <span class="waiting-text">{words}</span>
-    </div>
-  );
-}
-
-const NOTES: Record<string, string> = {
-  cancelled: "You stopped this answer.",
-  length: "The answer reached its length limit.",
-  interrupted: "The answer was interrupted.",
-};
-
-function Outcome({ view, thread }: MessageProps) {
-  const { status, finish_reason: reason, error } = view.data.value;
-  const busy = thread.running.value !== null;
-  const last = thread.views.value.at(-1) === view;
-  const retry = () => void thread.regenerate(view);
-  if (status === "failed" || (status === "interrupted" && !last)) {
-    return (
-      <div class="failure">
-        <Icon name="alert" size={18} />
-        <p>{error?.message || "This answer failed."}</p>
-        {status === "failed" && (
-          <button type="button" class="button" data-testid="regenerate" disabled={busy} onClick={retry}>
-            Retry
-          </button>
+    <details class="thinking">
+      <summary>
+        <Icon name="chevron" size={14} />
+        {busy ? t("thinking") : ms === null ? t("thoughts") : t("thoughtFor", duration(ms))}
+        {busy && (
+          <span class="thinking-line" dir="auto">
+            {text.slice(-200).split("\n").at(-1)}
+          </span>
         )}
+      </summary>
+      <div class="thinking-text" dir="auto">
+        {text}
       </div>
-    );
-  }
-  const note = status === "cancelled" ? NOTES["cancelled"] : status === "interrupted" ? error?.message || NOTES["interrupted"] : reason === "length" ? NOTES["length"] : null;
-  if (!note) return view.text.value === "" && status === "complete" ? <p class="note">The model returned nothing.</p> : null;
-  return (
-    <div class="note">
-      <span>{note}</span>
-      {last && (
-        <button type="button" class="button small" data-testid="continue" disabled={busy} onClick={() => void thread.continueAnswer(view)}>
-          <Icon name="play" size={14} />
-          Continue
-        </button>
-      )}
-    </div>
+    </details>
   );
 }
 
-function facts(view: MessageView): string {
-  const { model, requested_model: requested, output_tokens: tokens } = view.data.value;
-  const name = model ? (requested && requested !== model ? `${model} (asked for ${requested})` : model) : "";
-  return [name, tokens === null ? "" : `${tokens} tokens`].filter(Boolean).join(" · ");
+function Sources({ view }: { view: MessageView }) {
+  const items = view.sources.value;
+  if (items.length === 0) return null;
+  return (
+    <section class="sources" aria-label={t("sources")}>
+      <h3>{t("sources")}</h3>
+      <ol>
+        {items.map((item) => (
+          <li key={item.url} dir="auto">
+            {/^https?:/.test(item.url) ? (
+              <a href={item.url} target="_blank" rel="noopener noreferrer">
+                {item.title}
+              </a>
+            ) : (
+              item.title
+            )}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Regenerate({ view, thread }: MessageProps) {
+  const busy = thread.running.value !== null;
+  const others = models.value;
+  return (
+    <>
+      <Action icon="refresh" label={t("regenerate")} testid="regenerate" disabled={busy} run={() => void thread.regenerate(view)} />
+      {others.length > 1 && !busy && (
+        <Menu
+          label={t("regenerateWith")}
+          className="action slim"
+          items={others.map((model) => ({ label: model.id, detail: model.model ?? "", icon: "refresh", run: () => void thread.regenerate(view, model.id) }))}
+        >
+          <Icon name="chevron" size={14} />
+        </Menu>
+      )}
+    </>
+  );
+}
+
+function AnswerActions({ view, thread, ask }: MessageProps & { ask(open: boolean): void }) {
+  const data = view.data.value;
+  return (
+    <div class="actions">
+      <CopyAction text={() => view.text.peek()} />
+      <Thumbs view={view} ask={ask} />
+      {data.status !== "failed" && <Regenerate view={view} thread={thread} />}
+      <Info view={view} />
+      <Menu
+        label={t("moreActions")}
+        className="action"
+        items={[{ label: t("branchOff"), icon: "branch", testid: "branch-off", run: () => void branchOff(thread, view) }]}
+      >
+        <Icon name="dots" size={16} />
+      </Menu>
+      <Branches view={view} thread={thread} />
+      <span class="facts">{data.model}</span>
+    </div>
+  );
 }
 
 export function AssistantMessage({ view, thread }: MessageProps) {
   const data = view.data.value;
   const streaming = data.status === "streaming";
+  const asking = useSignal(false);
   return (
-    <article class="message assistant" data-testid="message" data-message-id={data.id} data-status={data.status} data-role="assistant" aria-label="Antiphon said" aria-busy={streaming}>
+    <article
+      class="message assistant"
+      data-testid="message"
+      data-message-id={data.id}
+      data-status={data.status}
+      data-role="assistant"
+      aria-label={t("assistantSaid")}
+      aria-busy={streaming}
+      tabIndex={streaming ? undefined : -1}
+    >
+      <Downgraded view={view} />
+      <Thinking view={view} />
       <Markdown text={view.text} live={streaming} />
+      <Sources view={view} />
       {streaming ? <Waiting view={view} /> : <Outcome view={view} thread={thread} />}
-      <div class={streaming ? "actions hidden" : "actions"}>
-        {!streaming && (
-          <>
-            <CopyAction text={() => view.text.peek()} />
-            {data.status !== "failed" && (
-              <Action icon="refresh" label="Regenerate" testid="regenerate" disabled={thread.running.value !== null} run={() => void thread.regenerate(view)} />
-            )}
-            <Branches view={view} thread={thread} />
-            <span class="facts">{facts(view)}</span>
-          </>
-        )}
-      </div>
+      {streaming ? <div class="actions" /> : <AnswerActions view={view} thread={thread} ask={(open) => (asking.value = open)} />}
+      {asking.value && <Reasons view={view} close={() => (asking.value = false)} />}
     </article>
   );
 }

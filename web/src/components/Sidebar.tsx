@@ -1,127 +1,14 @@
-import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { api, Problem, type Conversation } from "../api";
-import { groups, listLoaded, loadMoreConversations, nextPage, renameConversation, titleOf } from "../state/conversations";
-import { go, pathOf, route } from "../state/router";
+import { t } from "../i18n";
+import { folderItems, folders, groups, listLoaded, loadMoreConversations, nextPage, openFolders, pinnedItems, toggleFolder } from "../state/conversations";
+import { goToOperator, place } from "../state/router";
 import { me, signOut } from "../state/session";
-import { current, dropThread, isRunning, newChat } from "../state/threads";
-import { confirmAction, helpOpen } from "./Dialog";
+import { drawerOpen, plainClick, sidebarShown, startNewChat, toggleSidebar } from "../state/sidebar";
+import { openPalette, openSettings } from "../dialogs/open";
+import { helpOpen } from "./Dialog";
 import { Icon, Logo } from "./Icon";
 import { Menu } from "./Menu";
-
-const WIDE = matchMedia("(min-width: 768px)");
-const KEY = "antiphon.sidebar";
-
-/** The column on wide screens. */
-export const sidebarShown = signal(localStorage.getItem(KEY) !== "closed");
-/** The drawer over the page on narrow ones. */
-export const drawerOpen = signal(false);
-
-export function toggleSidebar(): void {
-  if (!WIDE.matches) {
-    drawerOpen.value = !drawerOpen.value;
-    return;
-  }
-  sidebarShown.value = !sidebarShown.value;
-  localStorage.setItem(KEY, sidebarShown.value ? "open" : "closed");
-}
-
-WIDE.addEventListener("change", () => (drawerOpen.value = false));
-
-function plainClick(event: MouseEvent): boolean {
-  return event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-}
-
-export function startNewChat(): void {
-  drawerOpen.value = false;
-  newChat();
-  if (WIDE.matches) requestAnimationFrame(() => document.querySelector<HTMLElement>("[data-testid=composer]")?.focus());
-}
-
-async function remove(item: Conversation): Promise<void> {
-  if (!(await confirmAction("Delete this chat?", `“${titleOf(item)}” will be gone for good.`, "Delete"))) return;
-  try {
-    await api.deleteConversation(item.id);
-  } catch (error) {
-    if (!(error instanceof Problem && error.status === 404)) {
-      current.value.notice.value = { text: "The chat could not be deleted. Try again.", readyAt: null };
-      return;
-    }
-  }
-  dropThread(item.id);
-}
-
-function Row({ item }: { item: Conversation }) {
-  const renaming = useSignal(false);
-  const field = useRef<HTMLInputElement>(null);
-  const active = route.value === item.id;
-  useEffect(() => {
-    if (renaming.value) field.current?.select();
-  }, [renaming.value]);
-
-  const save = async () => {
-    const title = field.current?.value.trim() ?? "";
-    renaming.value = false;
-    if (title === "" || title === item.title) return;
-    await renameConversation(item.id, title).catch(() => {
-      current.value.notice.value = { text: "The chat could not be renamed. Try again.", readyAt: null };
-    });
-  };
-  if (renaming.value) {
-    return (
-      <li class="row renaming">
-        <input
-          ref={field}
-          value={titleOf(item)}
-          maxLength={200}
-          aria-label="Chat title"
-          onBlur={() => void save()}
-          onKeyDown={(event) => {
-            if (event.isComposing || event.keyCode === 229) return;
-            if (event.key === "Enter") void save();
-            if (event.key === "Escape") {
-              event.stopPropagation();
-              renaming.value = false;
-            }
-          }}
-        />
-      </li>
-    );
-  }
-  return (
-    <li class={active ? "row active" : "row"}>
-      <a
-        data-testid="sidebar-item"
-        data-conversation-id={item.id}
-        href={pathOf(item.id)}
-        title={titleOf(item)}
-        aria-current={active ? "page" : undefined}
-        onClick={(event) => {
-          if (!plainClick(event)) return;
-          event.preventDefault();
-          drawerOpen.value = false;
-          go(item.id);
-        }}
-        onDblClick={() => (renaming.value = true)}
-      >
-        <span class="row-title" dir="auto">
-          {titleOf(item)}
-        </span>
-        {isRunning(item.id) && <span class="running-dot" role="img" aria-label="Answering" />}
-      </a>
-      <Menu
-        label={`Options for ${titleOf(item)}`}
-        className="row-menu"
-        items={[
-          { label: "Rename", icon: "pencil", run: () => (renaming.value = true) },
-          { label: "Delete", icon: "trash", danger: true, run: () => void remove(item) },
-        ]}
-      >
-        <Icon name="dots" size={16} />
-      </Menu>
-    </li>
-  );
-}
+import { Row } from "./Row";
 
 function MoreRows() {
   const mark = useRef<HTMLLIElement>(null);
@@ -134,13 +21,80 @@ function MoreRows() {
   return <li ref={mark} class="more-rows" aria-hidden="true" />;
 }
 
-export function Sidebar() {
+function Folder({ name, count }: { name: string; count: number }) {
+  const shown = openFolders.value.includes(name);
+  return (
+    <li class="folder">
+      <button type="button" class="folder-head" aria-expanded={shown} onClick={() => void toggleFolder(name)}>
+        <Icon name="folder" size={16} />
+        <span class="row-title" dir="auto">
+          {name}
+        </span>
+        <span class="folder-count">{count}</span>
+      </button>
+      {shown && (
+        <ul>
+          {folderItems(name).map((item) => (
+            <Row key={item.id} item={item} />
+          ))}
+        </ul>
+      )}
+    </li>
+  );
+}
+
+function Account() {
   const user = me.value;
-  const empty = listLoaded.value && groups.value.length === 0;
+  if (!user) return null;
+  const operator = user.role !== "member" && user.scopes.includes("admin");
+  return (
+    <Menu
+      label={t("account")}
+      className="account"
+      side="above"
+      items={[
+        { label: t("settings"), icon: "gear", run: () => openSettings() },
+        ...(operator ? [{ label: t("operator"), icon: "gauge" as const, run: goToOperator }] : []),
+        { label: t("shortcuts"), icon: "keys", run: () => (helpOpen.value = true) },
+        { label: t("signOut"), icon: "out", run: () => void signOut() },
+      ]}
+    >
+      <span class="initial" aria-hidden="true">
+        {(user.name || "?").slice(0, 1).toUpperCase()}
+      </span>
+      <span class="account-name" dir="auto">
+        {user.name}
+      </span>
+      <Icon name="dots" size={16} />
+    </Menu>
+  );
+}
+
+/** What is covered by an open drawer is out of reach for the keyboard, too. */
+function useDrawerFocus(): void {
+  const open = drawerOpen.value;
+  useEffect(() => {
+    const main = document.getElementById("main");
+    if (main) main.inert = open;
+    if (!open) return undefined;
+    document.querySelector<HTMLElement>("#sidebar [data-testid=new-chat]")?.focus({ preventScroll: true });
+    const close = (event: KeyboardEvent) => event.key === "Escape" && (drawerOpen.value = false);
+    addEventListener("keydown", close);
+    return () => {
+      removeEventListener("keydown", close);
+      if (main) main.inert = false;
+    };
+  }, [open]);
+}
+
+export function Sidebar() {
+  useDrawerFocus();
+  const pinned = pinnedItems.value;
+  const empty = listLoaded.value && groups.value.length === 0 && pinned.length === 0 && folders.value.length === 0;
   return (
     <>
       <div class={drawerOpen.value ? "scrim shown" : "scrim"} onClick={() => (drawerOpen.value = false)} />
-      <nav id="sidebar" class={drawerOpen.value ? "sidebar drawer-open" : sidebarShown.value ? "sidebar" : "sidebar closed"} aria-label="Chats">
+      <nav id="sidebar" class={drawerOpen.value ? "sidebar drawer-open" : sidebarShown.value ? "sidebar" : "sidebar closed"} aria-label={t("chats")}>
         <div class="sidebar-head">
           <a
             class="brand"
@@ -153,16 +107,41 @@ export function Sidebar() {
           >
             <Logo size={22} /> Antiphon
           </a>
-          <button type="button" class="ghost" aria-label="Hide sidebar" aria-controls="sidebar" onClick={toggleSidebar}>
+          <button type="button" class="ghost" aria-label={t("hideSidebar")} title={t("hideSidebar")} aria-controls="sidebar" onClick={toggleSidebar}>
             <Icon name="sidebar" size={20} />
           </button>
         </div>
-        <button type="button" class="new-chat" data-testid="new-chat" onClick={startNewChat}>
-          <Icon name="compose" /> New chat
-        </button>
+        <div class="side-actions">
+          <button type="button" class="side-action" data-testid="new-chat" aria-current={place.value === "chat" ? undefined : false} onClick={startNewChat}>
+            <Icon name="compose" /> {t("newChat")}
+          </button>
+          <button type="button" class="side-action" data-testid="search" onClick={openPalette}>
+            <Icon name="search" /> {t("search")}
+          </button>
+        </div>
         <div class="rows" tabIndex={-1}>
+          {pinned.length > 0 && (
+            <section aria-label={t("pinned")}>
+              <h2>{t("pinned")}</h2>
+              <ul>
+                {pinned.map((item) => (
+                  <Row key={item.id} item={item} />
+                ))}
+              </ul>
+            </section>
+          )}
+          {folders.value.length > 0 && (
+            <section aria-label={t("folders")}>
+              <h2>{t("folders")}</h2>
+              <ul>
+                {folders.value.map((folder) => (
+                  <Folder key={folder.name} name={folder.name} count={folder.count} />
+                ))}
+              </ul>
+            </section>
+          )}
           {groups.value.map((group) => (
-            <section key={group.label} aria-label={group.label}>
+            <section key={group.key} aria-label={group.label}>
               <h2>{group.label}</h2>
               <ul>
                 {group.items.map((item) => (
@@ -176,25 +155,9 @@ export function Sidebar() {
               <MoreRows />
             </ul>
           )}
-          {empty && <p class="no-rows">Your chats will be listed here.</p>}
+          {empty && <p class="no-rows">{t("noChats")}</p>}
         </div>
-        {user && (
-          <Menu
-            label="Account"
-            className="account"
-            side="above"
-            items={[
-              { label: "Keyboard shortcuts", icon: "keys", run: () => (helpOpen.value = true) },
-              { label: "Sign out", icon: "out", run: () => void signOut() },
-            ]}
-          >
-            <span class="initial" aria-hidden="true">
-              {(user.name || "?").slice(0, 1).toUpperCase()}
-            </span>
-            <span class="account-name">{user.name}</span>
-            <Icon name="dots" size={16} />
-          </Menu>
-        )}
+        <Account />
       </nav>
     </>
   );

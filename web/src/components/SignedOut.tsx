@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { t } from "../i18n";
 import { enter, signInFault, useToken } from "../state/session";
 import { Logo } from "./Icon";
 
@@ -26,23 +27,23 @@ export function SignedOut() {
   return (
     <main class="gate">
       <Logo size={40} />
-      <h1>Sign in to Antiphon</h1>
+      <h1>{t("signInTitle")}</h1>
       {signInFault.value && (
         <p class="gate-fault" role="status">
           {signInFault.value}
         </p>
       )}
       <p>
-        On the machine that runs Antiphon, this command prints a sign-in link:
+        {t("signInCommand")}
       </p>
       <pre class="gate-command">
         <code>antiphon link</code>
       </pre>
-      <p>Open that link in this browser, or paste it here.</p>
+      <p>{t("signInPaste")}</p>
       <form class="gate-form" onSubmit={(event) => void submit(event)}>
-        <input name="link" type="text" autocomplete="off" spellcheck={false} placeholder="Sign-in link" aria-label="Sign-in link" />
+        <input name="link" type="text" autocomplete="off" spellcheck={false} placeholder={t("signInLink")} aria-label={t("signInLink")} />
         <button type="submit" class="button primary" disabled={busy.value}>
-          Sign in
+          {t("signIn")}
         </button>
       </form>
     </main>

@@ -1,5 +1,6 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { t } from "../i18n";
 import { ScrollKeeper } from "../scroll";
 import type { MessageView } from "../state/message";
 import type { Thread } from "../state/thread";
@@ -22,18 +23,43 @@ function exchanges(views: readonly MessageView[]): Exchange[] {
   return result;
 }
 
+/** Earlier messages come by themselves when their place is nearly on the screen; a button does it for who uses no pointer. */
+function Earlier({ load }: { load(): void }) {
+  const mark = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (!mark.current) return undefined;
+    const pane = mark.current.closest(".pane");
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && load(), { root: pane, rootMargin: "600px 0px 0px" });
+    // Not before the pane has gone to its end: its beginning is on the screen for a moment.
+    const timer = setTimeout(() => mark.current && observer.observe(mark.current), 400);
+    return () => {
+      clearTimeout(timer);
+      observer.disconnect();
+    };
+  }, []);
+  return (
+    <button ref={mark} type="button" class="button earlier" onClick={load}>
+      {t("showEarlier")}
+    </button>
+  );
+}
+
 export function ThreadPane({ thread }: { thread: Thread }) {
   const pane = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
   const keeper = useRef<ScrollKeeper>(undefined);
   const away = useSignal(false);
+  const fresh = useSignal(false);
   const list = useComputed(() => exchanges(thread.views.value));
   const anchor = thread.anchor.value;
   const count = thread.views.value.length;
 
   useEffect(() => {
     if (!pane.current || !inner.current) return undefined;
-    const made = new ScrollKeeper(pane.current, inner.current, (far) => (away.value = far));
+    const made = new ScrollKeeper(pane.current, inner.current, (far, grown) => {
+      away.value = far;
+      fresh.value = far && (fresh.value || grown);
+    });
     keeper.current = made;
     return () => made.close();
   }, []);
@@ -44,7 +70,7 @@ export function ThreadPane({ thread }: { thread: Thread }) {
 
   useLayoutEffect(() => {
     if (anchor !== null) keeper.current?.toEnd(true);
-  }, [anchor, count]);
+  }, [anchor, list.value.at(-1)?.views.at(-1)?.key]);
 
   const earlier = async () => {
     const keep = keeper.current?.hold();
@@ -56,11 +82,7 @@ export function ThreadPane({ thread }: { thread: Thread }) {
     <div class="pane-wrap">
       <div ref={pane} class="pane" tabIndex={-1}>
         <div ref={inner} class="column thread">
-          {thread.earlier.value !== null && (
-            <button type="button" class="button earlier" onClick={() => void earlier()}>
-              Show earlier messages
-            </button>
-          )}
+          {thread.earlier.value !== null && <Earlier key={thread.earlier.value} load={() => void earlier()} />}
           {list.value.map((exchange, at) => (
             <section key={exchange.key} class={at === list.value.length - 1 && anchor === exchange.key ? "exchange anchored" : "exchange"}>
               {exchange.views.map((view) =>
@@ -71,7 +93,13 @@ export function ThreadPane({ thread }: { thread: Thread }) {
           <Unanswered thread={thread} />
         </div>
       </div>
-      <button type="button" class={away.value ? "to-end shown" : "to-end"} aria-label="Go to the end" tabIndex={away.value ? 0 : -1} onClick={() => keeper.current?.toEnd(true)}>
+      <button
+        type="button"
+        class={`to-end${away.value ? " shown" : ""}${fresh.value ? " fresh" : ""}`}
+        aria-label={t("goToEnd")}
+        tabIndex={away.value ? 0 : -1}
+        onClick={() => keeper.current?.toEnd(true)}
+      >
         <Icon name="down" />
       </button>
     </div>
@@ -84,7 +112,7 @@ function Unanswered({ thread }: { thread: Thread }) {
   if (!last || last.data.value.role !== "user") return null;
   return (
     <button type="button" class="button" data-testid="regenerate" onClick={() => void thread.regenerate(last)}>
-      Answer this message
+      {t("answerMessage")}
     </button>
   );
 }

@@ -1,4 +1,5 @@
 import { Lexer, type Token } from "marked";
+import { markdownOptions } from "./render";
 
 /** One top-level block of a text: its source and its lexed form. */
 export interface Block {
@@ -51,7 +52,7 @@ function normalise(text: string): string {
 /** Top-level tokens; white space between blocks is counted to the block before it. */
 function lex(source: string): Block[] {
   const blocks: { raw: string; token: Token }[] = [];
-  for (const token of new Lexer({ gfm: true, breaks: true }).lex(source)) {
+  for (const token of new Lexer(markdownOptions).lex(source)) {
     const last = blocks.at(-1);
     if (token.type === "space" && last) last.raw += token.raw;
     else blocks.push({ raw: token.raw, token });

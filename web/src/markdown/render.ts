@@ -1,6 +1,7 @@
 import DOMPurify from "dompurify";
-import { Parser, Renderer, type Token, type Tokens } from "marked";
+import { Marked, Parser, Renderer, type Token, type Tokens } from "marked";
 import { highlight } from "./highlight";
+import { blockMath, inlineMath } from "./math";
 
 const ALLOWED_TAGS = [
   ..."a b blockquote br code del div em h1 h2 h3 h4 h5 h6 hr li ol p pre s span strong sub sup table tbody td th thead tr ul".split(" "),
@@ -38,18 +39,20 @@ class TextRenderer extends Renderer {
     return `<a href="${escape(href)}" title="${escape(token.title || hostOf(href))}">${inner}</a>`;
   }
 
-  /** Images of others are never fetched by themselves: they become a link to the picture. */
+  /** Pictures of other hosts are never fetched by themselves: what stands here becomes a button. */
   override image(token: Tokens.Image): string {
     const href = safeHref(token.href);
-    const label = escape(token.text || "image");
-    if (href === undefined) return `<span class="inert">${label}</span>`;
-    return `<a class="picture" href="${escape(href)}" title="${escape(hostOf(href))}">${label}</a>`;
+    const label = escape(token.text || token.title || "");
+    if (href === undefined || !/^https?:/.test(href)) return `<span class="inert">${label}</span>`;
+    return `<span class="picture" title="${escape(href)}">${label}</span>`;
   }
 
   override code(token: Tokens.Code): string {
     const language = languageOf(token);
-    const body = isClosed(token.raw) ? highlight(token.text, language.toLowerCase()) : escape(token.text);
-    return `<div class="code" dir="ltr"><div class="code-head"><span class="code-lang">${escape(language || "text")}</span></div><pre><code>${body}\n</code></pre></div>`;
+    const closed = isClosed(token.raw);
+    const body = closed ? highlight(token.text, language.toLowerCase()) : escape(token.text);
+    const kind = closed && language.toLowerCase() === "mermaid" ? "code mermaid" : "code";
+    return `<div class="${kind}" dir="ltr"><div class="code-head"><span class="code-lang">${escape(language || "text")}</span></div><pre><code>${body}\n</code></pre></div>`;
   }
 
   override table(token: Tokens.Table): string {
@@ -57,7 +60,7 @@ class TextRenderer extends Renderer {
   }
 }
 
-function hostOf(href: string): string {
+export function hostOf(href: string): string {
   try {
     const url = new URL(href);
     return url.host || url.href;
@@ -85,14 +88,17 @@ export function openCode(token: Token): { language: string; text: string } | und
   return { language: languageOf(code) || "text", text: `${code.text}\n` };
 }
 
-const options = { gfm: true, breaks: true, renderer: new TextRenderer() };
+const marked = new Marked({ gfm: true, breaks: true, extensions: [inlineMath, blockMath] });
+
+/** The options that both the lexer and the parser work with. */
+export const markdownOptions = { ...marked.defaults, renderer: new TextRenderer() };
 
 /** The HTML of one block, not yet sanitised; two equal results need no new nodes. */
 export function blockHtml(token: Token): string {
-  return Parser.parse([token], options);
+  return Parser.parse([token], markdownOptions);
 }
 
-/** Sanitised nodes for a block's HTML, with the parts that markdown cannot bring: copy buttons, link targets. */
+/** Sanitised nodes for a block's HTML. */
 export function blockNodes(html: string): DocumentFragment {
   const fragment = DOMPurify.sanitize(html, { ALLOWED_TAGS, ALLOWED_ATTR, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true });
   for (const link of fragment.querySelectorAll("a")) {
@@ -102,16 +108,8 @@ export function blockNodes(html: string): DocumentFragment {
   for (const box of fragment.querySelectorAll("input")) {
     box.disabled = true;
     box.type = "checkbox";
-    box.setAttribute("aria-label", box.checked ? "done" : "to do");
   }
   for (const block of fragment.children) if (!block.hasAttribute("dir")) block.setAttribute("dir", "auto");
-  for (const head of fragment.querySelectorAll(".code-head")) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "code-copy";
-    button.textContent = "Copy";
-    head.append(button);
-  }
   for (const scroller of fragment.querySelectorAll<HTMLElement>("pre, .table")) scroller.tabIndex = 0;
   return fragment;
 }

@@ -1,4 +1,5 @@
 import { BlockSplitter, type Block } from "./blocks";
+import { dress } from "./dress";
 import { blockHtml, blockNodes, openCode } from "./render";
 
 /** Keeps an element's children in step with a growing markdown text; blocks that did not change keep their nodes. */
@@ -9,19 +10,30 @@ export class MarkdownView {
 
   constructor(private readonly root: HTMLElement) {}
 
-  /** `whole`: the text is finished, so later definitions may reach earlier blocks. */
-  render(text: string, whole: boolean): void {
-    if (whole) {
-      this.reconcile(BlockSplitter.whole(text), 0);
-      return;
-    }
+  /** Shows a text that may still grow: only the blocks that can still change are looked at. */
+  grow(text: string): void {
     const { blocks, frozenCount } = this.splitter.update(text);
-    this.reconcile(blocks, Math.min(this.frozen, this.html.length));
+    this.reconcile(blocks, Math.min(this.frozen, this.html.length), blocks.length);
+    this.trim(blocks.length);
     this.frozen = frozenCount;
   }
 
-  private reconcile(blocks: Block[], from: number): void {
-    for (let at = from; at < blocks.length; at += 1) {
+  /**
+   * Shows a text that is finished, so that later definitions may reach earlier blocks. Yields after each block, so that a
+   * caller can spread a long text over several tasks.
+   */
+  *finish(text: string): Generator<void, void, void> {
+    const blocks = BlockSplitter.whole(text);
+    for (let at = 0; at < blocks.length; at += 1) {
+      this.reconcile(blocks, at, at + 1);
+      yield;
+    }
+    this.trim(blocks.length);
+    this.frozen = 0;
+  }
+
+  private reconcile(blocks: readonly Block[], from: number, to: number): void {
+    for (let at = from; at < to; at += 1) {
       const block = blocks[at];
       if (block === undefined) continue;
       const place = this.place(at);
@@ -33,10 +45,14 @@ export class MarkdownView {
       const html = blockHtml(block.token);
       if (this.html[at] === html) continue;
       place.replaceChildren(blockNodes(html));
+      dress(place);
       this.html[at] = html;
     }
-    while (this.root.children.length > blocks.length) this.root.lastElementChild?.remove();
-    this.html.length = blocks.length;
+  }
+
+  private trim(count: number): void {
+    while (this.root.children.length > count) this.root.lastElementChild?.remove();
+    this.html.length = count;
   }
 
   private place(at: number): HTMLElement {

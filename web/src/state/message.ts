@@ -1,7 +1,19 @@
 import { signal, type Signal } from "@preact/signals";
 import type { Message } from "../api";
 import { randomId } from "../ids";
-import type { StatusData } from "../stream";
+import type { Source, StatusData } from "../stream";
+
+export interface Times {
+  queued_ms: number;
+  ttft_ms: number | null;
+  duration_ms: number;
+}
+
+export interface Downgrade {
+  from: string;
+  to: string;
+  reason: string;
+}
 
 /** One message on the screen. `key` stays the same from the optimistic append to the stored message. */
 export class MessageView {
@@ -16,10 +28,20 @@ export class MessageView {
   /** Not accepted by the server yet. */
   readonly pending: Signal<boolean>;
   readonly stopping = signal(false);
+  /** The model's thinking, and how long it took; not part of the answer. */
+  readonly reasoning: Signal<string>;
+  readonly thoughtMs = signal<number | null>(null);
+  readonly sources = signal<readonly Source[]>([]);
+  /** What the stream said of its times, where this page saw its end. */
+  readonly times = signal<Times | null>(null);
+  /** Another model answers than the one that was asked for, and why. */
+  readonly downgrade = signal<Downgrade | null>(null);
+  readonly rating = signal<1 | -1 | 0>(0);
 
   constructor(message: Message, siblings: readonly string[], pending = false) {
     this.data = signal(message);
     this.text = signal(message.content);
+    this.reasoning = signal(message.reasoning ?? "");
     this.siblings = signal(siblings.length > 0 ? siblings : [message.id]);
     this.pending = signal(pending);
   }
@@ -40,6 +62,7 @@ export class MessageView {
   replace(message: Message, siblings: readonly string[]): void {
     this.data.value = message;
     this.text.value = message.content;
+    if (message.reasoning) this.reasoning.value = message.reasoning;
     this.siblings.value = siblings.length > 0 ? siblings : [message.id];
   }
 }
@@ -58,6 +81,7 @@ function draftMessage(role: "user" | "assistant", content: string, parent: strin
     prompt_tokens: null,
     cached_tokens: null,
     output_tokens: null,
+    cost: null,
     generation_id: null,
     created_at: new Date().toISOString(),
     error: null,

@@ -1,5 +1,6 @@
 import type { Signal } from "@preact/signals";
 import { Problem } from "../api";
+import { t } from "../i18n";
 
 /** Waits between the attempts of a request that got no answer. */
 const RETRY_MS = [600, 1500, 3000, 6000];
@@ -18,5 +19,5 @@ export async function patiently<T>(offline: Signal<boolean>, run: () => Promise<
       await new Promise((resolve) => setTimeout(resolve, delay));
     }
   }
-  throw new Problem(0, "network", "Antiphon cannot be reached.");
+  throw new Problem(0, "network", t("unreachable"));
 }

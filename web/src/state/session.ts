@@ -1,17 +1,31 @@
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { api, onSignedOut, Problem, type Me, type Model } from "../api";
+import { t } from "../i18n";
+import { forgetActivity } from "./activity";
 import { forgetDrafts } from "./drafts";
 
 export type SessionState = "starting" | "in" | "out" | "unreachable";
 
 export const session = signal<SessionState>("starting");
 export const me = signal<Me | null>(null);
-export const models = signal<Model[]>([]);
+/** Every model of this server; `models` are those that may be used. */
+export const allModels = signal<Model[]>([]);
+export const models = computed(() => allModels.value.filter((model) => model.allowed !== false));
 export const chosenModel = signal<string | null>(null);
 /** Why a sign-in link did not work; shown on the signed-out page. */
 export const signInFault = signal<string | null>(null);
 
 const MODEL_KEY = "antiphon.model";
+const DEFAULT_KEY = "antiphon.model.default";
+
+/** The model that a page begins with; without one it is the model used last. */
+export const defaultModel = signal<string | null>(localStorage.getItem(DEFAULT_KEY));
+
+export function chooseDefaultModel(id: string | null): void {
+  defaultModel.value = id;
+  if (id === null) localStorage.removeItem(DEFAULT_KEY);
+  else localStorage.setItem(DEFAULT_KEY, id);
+}
 
 /** Reads `?token=` and takes it out of the address at once, so that it stays in no history entry. */
 function takeToken(): string | null {
@@ -40,7 +54,7 @@ export async function useToken(token: string): Promise<boolean> {
     return true;
   } catch (error) {
     signInFault.value =
-      error instanceof Problem && error.status === 0 ? "Antiphon cannot be reached. Is it running?" : "This sign-in link has expired or was already used.";
+      error instanceof Problem && error.status === 0 ? t("unreachableRunning") : t("linkExpired");
     return false;
   }
 }
@@ -70,6 +84,7 @@ export async function enter(): Promise<void> {
 export async function signOut(): Promise<void> {
   await api.signOut().catch(() => undefined);
   forgetDrafts();
+  forgetActivity();
   location.assign("/");
 }
 
@@ -78,15 +93,15 @@ let modelTimer: ReturnType<typeof setTimeout> | undefined;
 export async function refreshModels(): Promise<void> {
   clearTimeout(modelTimer);
   try {
-    models.value = (await api.models()).data.filter((model) => model.allowed !== false);
+    allModels.value = (await api.models()).data;
   } catch {
     modelTimer = setTimeout(() => void refreshModels(), 5000);
     return;
   }
-  const wanted = chosenModel.value ?? localStorage.getItem(MODEL_KEY);
+  const wanted = chosenModel.value ?? localStorage.getItem(DEFAULT_KEY) ?? localStorage.getItem(MODEL_KEY);
   const found = models.value.find((model) => model.id === wanted) ?? models.value[0];
   chosenModel.value = found?.id ?? null;
-  if (models.value.some((model) => model.status === "loading")) modelTimer = setTimeout(() => void refreshModels(), 1500);
+  if (models.value.some((model) => model.status === "loading" || model.load !== "normal")) modelTimer = setTimeout(() => void refreshModels(), 2000);
 }
 
 export function chooseModel(id: string): void {

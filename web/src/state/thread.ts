@@ -2,17 +2,26 @@ import { batch, computed, signal } from "@preact/signals";
 import { api, Problem, streamUrl, type Accepted, type Path } from "../api";
 import { randomId } from "../ids";
 import { GenerationStream } from "../stream";
+import { t } from "../i18n";
+import { finished, started } from "./activity";
+import type { Attachment } from "./attachments";
 import { announceTurn } from "./channel";
-import { patchConversation, refreshConversations, touchConversation } from "./conversations";
+import { headOf, patchConversation, readHead, refreshConversations, touchConversation } from "./conversations";
 import { settleDraft } from "./drafts";
 import { MessageView, newestLeaf, pendingView, settle } from "./message";
 import { patiently } from "./patience";
-import { chosenModel, models } from "./session";
+import { chosenModel, models, refreshModels } from "./session";
 
 export interface Notice {
   text: string;
   /** `Date.now()` from which the same send may be tried again. */
   readyAt: number | null;
+  code?: string;
+  requestId?: string | undefined;
+  /** The model that was refused: another one may be tried at once. */
+  model?: string | null;
+  /** Which limit, what remains of it: what the server said beside its sentence. */
+  body?: Record<string, unknown>;
 }
 
 interface Live {
@@ -36,6 +45,10 @@ export class Thread {
   readonly unsent = signal<string | null>(null);
   /** The next message, typed while an answer was running. */
   readonly queued = signal<string | null>(null);
+  /** Long texts that go with the next message. */
+  readonly attached = signal<readonly Attachment[]>([]);
+  /** Not listed, not kept, not remembered. */
+  readonly temporary = signal(false);
   readonly running = computed(() => this.views.value.find((view) => view.data.value.status === "streaming") ?? null);
 
   private readonly live = new Map<string, Live>();
@@ -45,8 +58,9 @@ export class Thread {
   private stopEarly = false;
   private loads = 0;
 
-  constructor(id: string | null) {
+  constructor(id: string | null, temporary = false) {
     this.id.value = id;
+    this.temporary.value = temporary;
     if (id !== null) this.state.value = "loading";
   }
 
@@ -57,7 +71,8 @@ export class Thread {
     this.loads += 1;
     const mine = this.loads;
     try {
-      const path = await api.path(id, { leaf });
+      const [path] = await Promise.all([api.path(id, { leaf }), readHead(id)]);
+      if (headOf(id)?.temporary) this.temporary.value = true;
       if (mine === this.loads) this.apply(path);
     } catch (error) {
       if (mine !== this.loads || this.views.value.length > 0) return;
@@ -92,6 +107,18 @@ export class Thread {
     }
   }
 
+  /** Shows the branch that holds a message, as far up as the message. */
+  async openAt(message: string): Promise<void> {
+    const id = this.id.value;
+    if (id === null) return;
+    if (!this.views.value.some((view) => view.id === message)) await this.load(newestLeaf((await api.tree(id)).data, message));
+    while (!this.views.value.some((view) => view.id === message) && this.earlier.value !== null) {
+      const before = this.earlier.value;
+      await this.loadEarlier();
+      if (this.earlier.value === before) return;
+    }
+  }
+
   /** Sends `content` at the end of the shown path. */
   async send(content: string): Promise<boolean> {
     const last = this.views.value.at(-1);
@@ -108,10 +135,10 @@ export class Thread {
   }
 
   /** Asks for another answer to the user message above `view` (or to `view`, if it is one). */
-  regenerate(view: MessageView): Promise<boolean> {
+  regenerate(view: MessageView, model?: string): Promise<boolean> {
     const at = this.views.value.indexOf(view);
-    if (view.data.value.role === "user") return this.turn(null, view.id, this.views.value.slice(0, at + 1), []);
-    return this.turn(null, view.data.value.parent_id, this.views.value.slice(0, at), view.siblings.value);
+    if (view.data.value.role === "user") return this.turn(null, view.id, this.views.value.slice(0, at + 1), [], model);
+    return this.turn(null, view.data.value.parent_id, this.views.value.slice(0, at), view.siblings.value, model);
   }
 
   async continueAnswer(view: MessageView): Promise<void> {
@@ -167,7 +194,7 @@ export class Thread {
 
   // ---- sending
 
-  private async turn(content: string | null, parent: string | null, base: readonly MessageView[], siblings: readonly string[]): Promise<boolean> {
+  private async turn(content: string | null, parent: string | null, base: readonly MessageView[], siblings: readonly string[], other?: string): Promise<boolean> {
     if (this.running.value) return false;
     const before = this.views.value;
     const conversation = this.id.value ?? "";
@@ -185,7 +212,7 @@ export class Thread {
     });
     try {
       const id = await this.ensure(answer);
-      const model = models.value.length > 1 ? chosenModel.value : null;
+      const model = other ?? (models.value.length > 1 ? chosenModel.value : null);
       const body = { content, parent_message_id: parent, ...(model ? { model } : {}) };
       const accepted = await this.attempts(answer, (key) => api.send(id, key, body), JSON.stringify([id, body]));
       this.adopt(id, accepted, content, added);
@@ -193,7 +220,7 @@ export class Thread {
     } catch (error) {
       batch(() => {
         this.views.value = before;
-        this.refuse(error);
+        this.refuse(error, other ?? chosenModel.value);
       });
       return false;
     }
@@ -204,7 +231,8 @@ export class Thread {
     const id = this.id.value ?? this.made;
     if (id !== null) return id;
     const model = models.value.length > 1 ? chosenModel.value : null;
-    const made = await patiently(answer.offline, () => api.createConversation(model ?? undefined));
+    const wanted = { ...(model ? { model } : {}), ...(this.temporary.value ? { temporary: true } : {}) };
+    const made = await patiently(answer.offline, () => api.createConversation(wanted));
     this.made = made.id;
     return made.id;
   }
@@ -229,7 +257,7 @@ export class Thread {
         onAdopted(this, id);
       }
       if (content !== null) settleDraft(fresh ? null : id, id, content);
-      touchConversation(id, content, accepted.message_id);
+      touchConversation(id, content, accepted.message_id, this.temporary.value);
     });
     this.accepted(accepted, answer);
     announceTurn(id, answer.id, (content === null ? answer : first).data.value.parent_id);
@@ -245,11 +273,13 @@ export class Thread {
     }
   }
 
-  private refuse(error: unknown): void {
-    const problem = error instanceof Problem ? error : new Problem(0, "internal", "Something went wrong in this page.");
+  private refuse(error: unknown, model: string | null = null): void {
+    const problem = error instanceof Problem ? error : new Problem(0, "internal", t("pageFailed"));
     if (problem.status === 401) return;
     const wait = problem.retryAfterMs;
-    this.notice.value = { text: problem.message, readyAt: wait === undefined ? null : Date.now() + wait };
+    const { code, requestId, body, message } = problem;
+    this.notice.value = { text: message, readyAt: wait === undefined ? null : Date.now() + wait, code, requestId, model, body };
+    void refreshModels();
   }
 
   // ---- streaming
@@ -259,18 +289,32 @@ export class Thread {
     if (known?.generation === generation) return known;
     known?.stream.close();
     const stored = view.text.value;
+    const conversation = this.id.peek();
+    if (conversation !== null) started(conversation, generation);
+    let thinkingSince: number | null = null;
     const stream = new GenerationStream(streamUrl(generation), {
+      reasoning: (text) => {
+        thinkingSince ??= performance.now();
+        view.wait.value = null;
+        view.reasoning.value = text;
+      },
+      sources: (items) => (view.sources.value = items),
       text: (text) => {
         view.wait.value = null;
+        if (thinkingSince !== null) view.thoughtMs.value ??= performance.now() - thinkingSince;
         // A replay from the start passes through text that is on the screen already.
         if (text.length < stored.length && stored.startsWith(text)) return;
         view.text.value = text;
       },
-      status: (status) => (view.wait.value = status),
+      status: (status) => {
+        if (status.state === "downgraded" && "to" in status) view.downgrade.value = status;
+        else view.wait.value = status;
+      },
       title: (title) => this.id.value !== null && patchConversation(this.id.value, { title }),
       connection: (state) => (view.offline.value = state === "offline"),
       done: (data) => {
         const cancelled = data.finish_reason === "cancelled";
+        if (data.duration_ms !== undefined) view.times.value = { queued_ms: data.queued_ms ?? 0, ttft_ms: data.ttft_ms ?? null, duration_ms: data.duration_ms };
         this.ended(view, () =>
           view.patch({
             status: cancelled ? "cancelled" : "complete",
@@ -278,6 +322,7 @@ export class Thread {
             prompt_tokens: data.prompt_tokens ?? null,
             cached_tokens: data.cached_tokens ?? null,
             output_tokens: data.output_tokens ?? null,
+            cost: data.cost ?? null,
             model: data.model ?? null,
             requested_model: data.requested_model ?? null,
           }),
@@ -302,6 +347,8 @@ export class Thread {
 
   private ended(view: MessageView, change: () => void): void {
     this.live.delete(view.id);
+    const [conversation, generation] = [this.id.peek(), view.data.peek().generation_id];
+    if (conversation !== null && generation) finished(conversation, generation);
     batch(() => {
       view.wait.value = null;
       view.offline.value = false;

@@ -1,7 +1,8 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { onTurnElsewhere } from "./channel";
-import { forgetConversation, refreshConversations } from "./conversations";
-import { go, route } from "./router";
+import { seen, unseen, watchActivity } from "./activity";
+import { refreshConversations } from "./conversations";
+import { go, route, wantedMessage } from "./router";
 import { refreshModels, session } from "./session";
 import { onThreadAdopted, Thread } from "./thread";
 
@@ -48,19 +49,28 @@ export function isRunning(id: string): boolean {
   return opened.value >= 0 && open.get(id)?.running.value != null;
 }
 
-export function newChat(): void {
-  if (fresh.value.views.value.length > 0) fresh.value = new Thread(null);
+export function newChat(temporary = false): void {
+  if (fresh.value.views.value.length > 0 || fresh.value.temporary.value !== temporary) fresh.value = new Thread(null, temporary);
   go(null);
   shownThread.value = fresh.value;
 }
 
+/** Closes a conversation that is being deleted; the screen goes to a new chat if it was shown. */
 export function dropThread(id: string): void {
   open.get(id)?.close();
   open.delete(id);
-  forgetConversation(id);
-  if (route.value === id) {
-    go(null, true);
-  }
+  if (route.value === id) go(null, true);
+}
+
+/** Scrolls to a message and marks it for a moment. */
+function reveal(message: string): void {
+  requestAnimationFrame(() => {
+    const element = document.querySelector<HTMLElement>(`[data-message-id="${CSS.escape(message)}"]`);
+    if (!element) return;
+    element.scrollIntoView({ block: "center" });
+    element.classList.add("found");
+    setTimeout(() => element.classList.remove("found"), 2400);
+  });
 }
 
 export function startThreads(): void {
@@ -85,6 +95,20 @@ export function startThreads(): void {
   effect(() => {
     if (session.value === "in") void refreshConversations();
   });
+  effect(() => {
+    const id = route.value;
+    if (unseen.value.length > 0 && !document.hidden) untracked(() => seen(id));
+  });
+  effect(() => {
+    const message = wantedMessage.value;
+    const thread = shownThread.value;
+    if (message === null || thread.state.value !== "ready" || thread.id.value !== route.value) return;
+    untracked(() => {
+      wantedMessage.value = null;
+      void thread.openAt(message).then(() => reveal(message));
+    });
+  });
+  watchActivity((id) => open.get(id)?.running.peek() != null);
   onTurnElsewhere((news) => {
     void refreshConversations();
     const thread = open.get(news.conversation);
@@ -98,6 +122,7 @@ export function startThreads(): void {
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState !== "visible" || session.peek() !== "in") return;
     wake();
+    seen(route.peek());
     void refreshConversations();
     void refreshModels();
     void shownThread.peek().follow();

@@ -1,0 +1,9 @@
+// Before the first paint: the chosen theme and contrast, so that nothing flashes.
+try {
+  const chosen = JSON.parse(localStorage.getItem("antiphon.settings") || "{}");
+  const root = document.documentElement;
+  if (chosen.theme === "light" || chosen.theme === "dark") root.dataset.theme = chosen.theme;
+  if (chosen.contrast === "more") root.dataset.contrast = "more";
+} catch {
+  // A forbidden storage means the system's own colours.
+}

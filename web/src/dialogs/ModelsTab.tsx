@@ -1,0 +1,51 @@
+import type { Model } from "../api";
+import { Icon } from "../components/Icon";
+import { describe, stateOf } from "../components/ModelPicker";
+import { t } from "../i18n";
+import { allModels, chooseDefaultModel, defaultModel } from "../state/session";
+
+function priceOf(model: Model): string {
+  if (model.price === null || model.price === undefined) return t("priceUnknown");
+  if (typeof model.price === "string") return model.price;
+  return Object.entries(model.price)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => `${name.replace(/_/g, " ")} ${value}`)
+    .join(" · ");
+}
+
+export function ModelsTab() {
+  return (
+    <>
+      <p class="soft">{t("modelsNote")}</p>
+      <ul class="lines">
+        {allModels.value.map((model) => {
+          const state = stateOf(model);
+          const favourite = defaultModel.value === model.id;
+          return (
+            <li key={model.id}>
+              <span class={`state-dot ${state.kind}`} aria-hidden="true" />
+              <span class="menu-text">
+                <b>{model.id}</b>
+                <small>{describe(model)}</small>
+                <small>
+                  {state.words} · {priceOf(model)}
+                </small>
+              </span>
+              <button
+                type="button"
+                class={favourite ? "action star on" : "action star"}
+                aria-pressed={favourite}
+                disabled={!model.allowed}
+                aria-label={t("makeDefault", model.id)}
+                title={t("makeDefault", model.id)}
+                onClick={() => chooseDefaultModel(favourite ? null : model.id)}
+              >
+                <Icon name="star" size={16} />
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+    </>
+  );
+}
