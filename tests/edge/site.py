@@ -37,9 +37,10 @@ from antiphon.stores.personal.memory import MemoryPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.transfers.memory import MemoryTransfers
+from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
-PLAN = Plan("free", models=("quick", "slow"), max_output_tokens=512)
+PLAN = Plan("free", models=("quick", "slow"), max_output_tokens=512, **GENEROUS)
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ class Site:
             personal=MemoryPersonalTexts(self.state),
             log=self.log,
             gateway=gateway,
+            allowances=allowances(self.clock),
             plans={"free": PLAN},
             clock=self.clock,
             ids=self.ids,

@@ -32,6 +32,7 @@ from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.personal.memory import MemoryPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
+from tests.allowances import GENEROUS, allowances
 from tests.faults.loop import Process, SimulatedClock, SimulatedLoop
 from tests.faults.machinery import FaultyPort, SimulatedGateway, SimulatedJournal, undisturbed
 from tests.ids import CountingIds
@@ -45,7 +46,7 @@ TIMING = Timing(
     ping_seconds=8,
     detached_grace_seconds=3,
 )
-PLAN = Plan("free", models=("small",), band=Band.STANDARD, max_output_tokens=64)
+PLAN = Plan("free", models=("small",), band=Band.STANDARD, max_output_tokens=64, **GENEROUS)
 OWNER = Owner(TenantId("tenant_1"), UserId("user_1"))
 PRINCIPAL = Principal(OWNER.tenant_id, OWNER.user_id, "ada", UserRole.MEMBER, "free", frozenset({Scope.CHAT}))
 QUIET_S = 60.0
@@ -70,6 +71,7 @@ class Server:
             personal=cast("Any", FaultyPort(MemoryPersonalTexts(world.state), world)),
             log=log,
             gateway=cast("Any", self.gateway),
+            allowances=allowances(cast("Any", world.clock)),
             plans={"free": PLAN},
             clock=cast("Any", world.clock),
             ids=world.ids,

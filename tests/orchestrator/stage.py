@@ -30,10 +30,11 @@ from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
 from antiphon.stores.personal.memory import MemoryPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
+from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=20)
 SHORT = TurnParams(max_tokens=12)
-PLAN = Plan("free", models=("quick", "slow"), band=Band.STANDARD, max_output_tokens=512)
+PLAN = Plan("free", models=("quick", "slow"), band=Band.STANDARD, max_output_tokens=512, **GENEROUS)
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class Stage:
             personal=MemoryPersonalTexts(self.state),
             log=self.log,
             gateway=gateway,
+            allowances=allowances(self.clock),
             plans={"free": PLAN},
             clock=self.clock,
             ids=self.ids,

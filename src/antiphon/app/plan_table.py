@@ -20,6 +20,8 @@ def plan_of(table: Table, served: Collection[str]) -> Plan:
         band=_BANDS[table.choice("priority", "standard", tuple(_BANDS))],
         tokens_per_minute=table.integer("tokens_per_minute", default.tokens_per_minute, at_least=1),
         requests_per_minute=table.integer("requests_per_minute", default.requests_per_minute, at_least=1),
+        key_tokens_per_minute=table.integer("key_tokens_per_minute", 0),
+        key_requests_per_minute=table.integer("key_requests_per_minute", 0),
         concurrency=table.integer("concurrency", default.concurrency, at_least=1),
         caps=tuple(_cap(entry, served) for entry in table.tables("caps")),
         max_output_tokens=table.integer("max_output_tokens", default.max_output_tokens, at_least=1),

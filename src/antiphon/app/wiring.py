@@ -17,6 +17,7 @@ from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
+from antiphon.orchestrator.allowances import Allowances
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
@@ -31,6 +32,7 @@ from antiphon.stores.custody.memory import MemoryCustody
 from antiphon.stores.custody.sql import SqlCustody
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.generations.sql import SqlGenerations
+from antiphon.stores.limits.memory import MemoryLimiter
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
@@ -121,6 +123,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             personal=SqlPersonalTexts(database),
             log=log,
             gateway=gateway,
+            allowances=Allowances(MemoryLimiter(clock), clock),
             plans=plans,
             clock=clock,
             ids=ids,

@@ -6,7 +6,8 @@ AntiphonError
 │   ├── Unauthenticated Forbidden NotFound
 │   ├── ParentStreaming Conflict ModelGone StaleVersion IdempotencyMismatch
 │   ├── PromptTooLong
-│   ├── RateLimited QuotaExhausted ConcurrencyLimited HighDemand       ask again later
+│   ├── Limited: RateLimited QuotaExhausted ConcurrencyLimited       an allowance is used up for now
+│   ├── HighDemand                                                  ask again later
 │   └── NoCapacity Draining StoreUnavailable DiskFull                  cannot now
 ├── GenerationFailed             an accepted generation ends in ``error``
 │   ├── EngineFailed             the engine died or broke its promise
@@ -21,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+from antiphon.core.limits import Standing
 
 
 class AntiphonError(Exception):
@@ -140,21 +143,28 @@ class IdempotencyMismatch(Refused):
     default_detail = "This idempotency key was used with another request."
 
 
-class RateLimited(Refused):
-    code = "rate_limited"
+class Limited(Refused):
+    """An allowance is used up for now. ``standings`` are where the caller stands with all limits that were asked."""
+
     retryable = True
+
+    def __init__(self, detail: str | None = None, *, retry_after_ms: int | None = None, standings: Sequence[Standing] = ()) -> None:
+        self.standings = tuple(standings)
+        super().__init__(detail, retry_after_ms=retry_after_ms)
+
+
+class RateLimited(Limited):
+    code = "rate_limited"
     default_detail = "Too many requests."
 
 
-class QuotaExhausted(Refused):
+class QuotaExhausted(Limited):
     code = "quota_exhausted"
-    retryable = True
     default_detail = "The allowance is used up."
 
 
-class ConcurrencyLimited(Refused):
+class ConcurrencyLimited(Limited):
     code = "concurrency_limited"
-    retryable = True
     default_detail = "Too many answers are being written at once."
 
 

@@ -6,6 +6,7 @@ Amounts are integers: tokens, requests, messages, and money in nanos (a thousand
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 from antiphon.core.ids import GenerationId, TenantId
@@ -144,6 +145,19 @@ class Exhausted:
 
 
 Verdict = Granted | Exhausted
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTerms:
+    """What holds for a whole tenant, and for an account of it that is throttled. 0 and ``None`` are no limit.
+
+    ``throttle`` divides the account's own rates and concurrency; 1 for everybody who is not under suspicion.
+    """
+
+    tokens_per_minute: int = 0
+    requests_per_minute: int = 0
+    monthly_budget: Decimal | None = None
+    throttle: int = 1
 
 
 def _check(amount: int, most: int) -> None:

@@ -28,7 +28,8 @@ class Plan:
     Queueing: ``band`` goes before all lower ones. ``ttft_limit_ms`` is how long its users wait for the first token: who is
     predicted to wait longer gets a smaller model where ``downgrade`` allows it, waits, or is refused. ``reserved_tokens_per_s``
     is the share of a pool that an organisation on this plan is given first, whatever the others want.
-    Limits: ``tokens_per_minute``, ``requests_per_minute``, ``concurrency`` (answers being written at once), ``caps``.
+    Limits: ``tokens_per_minute``, ``requests_per_minute``, ``concurrency`` (answers being written at once), ``caps``;
+    beside them ``key_tokens_per_minute`` and ``key_requests_per_minute`` for each API key, where they are not 0.
     ``on_abandon``: whether an answer that nobody reads any more is finished in the background or cancelled.
     """
 
@@ -38,6 +39,8 @@ class Plan:
     tokens_per_minute: int = 20_000
     requests_per_minute: int = 20
     concurrency: int = 2
+    key_tokens_per_minute: int = 0
+    key_requests_per_minute: int = 0
     caps: tuple[MessageCap, ...] = ()
     max_output_tokens: int = 1024
     ttft_limit_ms: int = 10_000

@@ -13,6 +13,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.edge import sse
 from antiphon.edge.connection import ClientGone, Connection, HeaderList
 from antiphon.edge.problems import INTERNAL, openai_body, problem_of
+from antiphon.edge.rate_headers import rate_headers
 from antiphon.engines.base import EngineUsage, Finished, Tokens
 from antiphon.orchestrator.completion import CompletionStream
 
@@ -84,7 +85,10 @@ class CompletionAnswer:
         self._streamed = streamed
         self._with_usage = with_usage
         self._id = f"chatcmpl-{completion.generation_id.removeprefix('gen_')}"
-        self._headers: HeaderList = ((b"x-antiphon-generation", completion.generation_id.encode("ascii")),)
+        self._headers: HeaderList = (
+            (b"x-antiphon-generation", completion.generation_id.encode("ascii")),
+            *rate_headers(completion.standings),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what ends the completion before the answer began; after that it is told inside the stream."""

@@ -13,8 +13,18 @@ from types import MappingProxyType
 import msgspec
 
 from antiphon.core import errors
-from antiphon.core.errors import AntiphonError, FieldFault, GenerationFailed, InvalidRequest, PromptTooLong, Refused, StaleVersion
+from antiphon.core.errors import (
+    AntiphonError,
+    FieldFault,
+    GenerationFailed,
+    InvalidRequest,
+    Limited,
+    PromptTooLong,
+    Refused,
+    StaleVersion,
+)
 from antiphon.core.events import Failed
+from antiphon.edge.rate_headers import rate_headers
 
 STATUS: Mapping[type[AntiphonError], int] = MappingProxyType(
     {
@@ -108,6 +118,7 @@ def problem_of(error: BaseException) -> Problem:
             retry_after_ms=error.retry_after_ms,
             retryable=error.retryable,
             extra=_extra_of(error),
+            headers=rate_headers(error.standings) if isinstance(error, Limited) else (),
         )
     if isinstance(error, GenerationFailed):
         return Problem(_status_of(error), error.code, error.detail, retryable=error.retryable)

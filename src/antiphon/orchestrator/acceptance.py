@@ -1,7 +1,7 @@
 """Accept a turn: check everything, write once, wake the runner.
 
 The order is the design's: a replayed idempotency key answers first and spends nothing; then the parent, the count of the
-prompt, the gateway's word, and at last one transaction. A turn that was accepted is never shed.
+prompt, the gateway's word, the allowances, and at last one transaction. A turn that was accepted is never shed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
 from antiphon.inference.admission import Shed
 from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.allowances import Customer, Serving
+from antiphon.orchestrator.keyed_lock import KeyedLock
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PlannedPrompt
 from antiphon.orchestrator.ports import Ports
@@ -97,6 +99,8 @@ class _Asked:
     continues: GenerationId | None = None
     prompt: PromptRecord | None = None
     planned: PlannedPrompt | None = None
+    prompt_tokens: int = 0
+    most_output_tokens: int = 0
 
 
 class TurnDesk:
@@ -106,13 +110,14 @@ class TurnDesk:
         self._ports = ports
         self._runner = runner
         self._commits: set[asyncio.Task[Accepted]] = set()
+        self._keys = KeyedLock[tuple[str, str]]()
 
     async def send(self, principal: Principal, request: SendMessage) -> Accepted:
         """Accept a message. When it returns, the turn is durable and will be answered.
 
         Raises ``MessageTooLarge``, ``InvalidRequest``, ``NotFound``, ``ParentStreaming``, ``IdempotencyMismatch``,
-        ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``NoCapacity``, ``Draining``, ``StoreUnavailable``,
-        ``DiskFull``; then nothing was written.
+        ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``RateLimited``, ``QuotaExhausted``, ``ConcurrencyLimited``,
+        ``NoCapacity``, ``Draining``, ``StoreUnavailable``, ``DiskFull``; then nothing was written, and nothing is held.
         """
         plan = self._ports.plan(principal.plan)
         _check_content(request)
@@ -172,8 +177,15 @@ class TurnDesk:
     async def _once(self, key: IdempotencyKey | None, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
         """The turn this key made before, else what ``accept`` makes. Raises ``Draining`` where none is taken any more.
 
-        An equal request may have come first while this one was checked, and be the very reason for its refusal.
+        Equal requests come one after the other, so that of many at once one spends and the others are its replays; one that came to
+        another process may still come first while this one is checked, and be the very reason for its refusal.
         """
+        if key is None:
+            return await self._first(None, accept)
+        async with self._keys.holding((key.scope, key.key)):
+            return await self._first(key, accept)
+
+    async def _first(self, key: IdempotencyKey | None, accept: Callable[[], Awaitable[Accepted]]) -> Accepted:
         replay = await self._replay(key)
         if replay is not None:
             return replay
@@ -256,7 +268,7 @@ class TurnDesk:
             preamble=None if planned is None else planned.preamble,
             summary=None if planned is None else planned.summary,
         )
-        commit = asyncio.create_task(self._commit(turn, asked))
+        commit = asyncio.create_task(self._commit(Customer.of(principal, plan), turn, asked))
         self._commits.add(commit)
         commit.add_done_callback(self._commits.discard)
         return await asyncio.shield(commit)
@@ -270,7 +282,7 @@ class TurnDesk:
         if isinstance(decision, Shed):
             refusal = HighDemand if decision.code == "high_demand" else NoCapacity
             raise refusal(retry_after_ms=decision.retry_after_ms)
-        return asked
+        return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=expected)
 
     async def _counted(self, asked: _Asked, pool: PoolStatus) -> tuple[_Asked, int]:
         """The prompt, and its length in tokens. A pool without a context yet is not asked to fit: its prompt is planned later."""
@@ -287,9 +299,25 @@ class TurnDesk:
         planned = await planner.plan(asked.place, asked.question, pool, already=asked.shown)
         return replace(_with_count(asked, planned.question_tokens), planned=planned), planned.tokens
 
-    async def _commit(self, turn: TurnToAccept, asked: _Asked) -> Accepted:
-        accepted = await self._ports.generations.accept(turn)
-        if not accepted.replayed:
+    async def _commit(self, customer: Customer, turn: TurnToAccept, asked: _Asked) -> Accepted:
+        """Hold, write, wake; a task of its own, so that a caller who goes leaves nothing held for a turn that is not there."""
+        allowances = self._ports.allowances
+        standings = await allowances.reserve(
+            customer,
+            Serving(turn.pool, turn.model),
+            turn.generation_id,
+            prompt_tokens=asked.prompt_tokens,
+            most_output_tokens=asked.most_output_tokens,
+        )
+        try:
+            accepted = await self._ports.generations.accept(turn)
+        except BaseException:
+            await allowances.release(customer, turn.generation_id)
+            raise
+        if accepted.replayed:
+            await allowances.release(customer, turn.generation_id)
+        else:
+            accepted = replace(accepted, standings=standings)
             self._ports.telemetry.count(TURNS, 1, turn.pool, _KINDS[type(turn.what)])
         self._runner.wake(accepted.generation_id, continues=asked.continues)
         if asked.planned is not None and asked.planned.fresh_counts:

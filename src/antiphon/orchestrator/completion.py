@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -12,13 +13,17 @@ import structlog
 
 from antiphon.core.errors import Draining, FieldFault, HighDemand, InvalidRequest, NoCapacity, PromptTooLong
 from antiphon.core.events import Queued
-from antiphon.core.generation import GenerationStatus, TurnParams
+from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import GenerationId, IdKind
+from antiphon.core.limits import Standing
 from antiphon.core.messages import Role
 from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
-from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, PromptMessage, Tokens
+from antiphon.core.usage import UsageRecord, usage_json
+from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
 from antiphon.inference.admission import Shed
+from antiphon.orchestrator.allowances import Customer, Ended, Serving
+from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
 from antiphon.orchestrator.request import public_prefix_tokens, sampling_of
@@ -26,6 +31,8 @@ from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.turn import queue_deadline_s
 
 log = structlog.get_logger(__name__)
+
+_LAST_WORD_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class Completions:
     async def open(self, principal: Principal, request: CompletionRequest) -> CompletionStream:
         """Check and admit a completion; the engine is asked when the stream is entered and iterated.
 
-        Raises ``InvalidRequest``, ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``NoCapacity``, ``Draining``.
+        Raises ``InvalidRequest``, ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``RateLimited``, ``QuotaExhausted``,
+        ``ConcurrencyLimited``, ``NoCapacity``, ``Draining``, ``StoreUnavailable``.
         """
         if self._runner.draining:
             raise Draining
@@ -81,32 +89,33 @@ class Completions:
             band=plan.band,
             public_prefix_tokens=public_prefix_tokens(ports.gateway.tokenizer(pool.name), prompt_ids),
         )
-        events = ports.gateway.stream(pool.name, engine, deadline_s=queue_deadline_s(plan))
-        return CompletionStream(ports, plan.name, (pool.name, pool.model), engine, events)
+        customer, serving = Customer.of(principal, plan), Serving(pool.name, pool.model)
+        standings = await ports.allowances.reserve(
+            customer, serving, generation_id, prompt_tokens=len(prompt_ids), most_output_tokens=max_tokens
+        )
+        return CompletionStream(ports, customer, serving, engine, standings)
 
 
 class CompletionStream:
-    """One completion: ``async with`` it, then iterate. Leaving the context stops the engine.
+    """One completion: ``async with`` it, then iterate. Leaving the context stops the engine, and accounts for what was computed.
 
     Raises ``EngineFailed`` and ``QueueTimeout`` while iterating. ``usage`` is the engine's own count once it has finished,
-    until then what has arrived.
+    until then what has arrived. ``standings``: where the caller stands with their limits.
     """
 
-    def __init__(
-        self,
-        ports: Ports,
-        plan: str,
-        served: tuple[str, str],
-        request: EngineRequest,
-        events: AsyncGenerator[EngineEvent | Queued, None],
-    ) -> None:
+    def __init__(self, ports: Ports, customer: Customer, serving: Serving, request: EngineRequest, standings: tuple[Standing, ...]) -> None:
         self.generation_id = GenerationId(request.request_id)
-        self.pool, self.model = served
+        self.pool, self.model = serving.pool, serving.model
+        self.standings = standings
         self._ports = ports
-        self._plan = plan
-        self._events = events
+        self._customer = customer
+        self._serving = serving
+        self._request = request
+        self._events = ports.gateway.stream(serving.pool, request, deadline_s=queue_deadline_s(customer.plan))
+        self._next: asyncio.Future[EngineEvent | Queued] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._opened_at = ports.clock.monotonic()
-        self._prompt_tokens = len(request.prompt_ids)
+        self._begun = False
         self._output_tokens = 0
         self._finished: Finished | None = None
         self._failed = False
@@ -116,35 +125,118 @@ class CompletionStream:
         """What it has cost so far."""
         if self._finished is not None:
             return self._finished.usage
-        return EngineUsage(self._prompt_tokens, 0, self._output_tokens, 0, 0, 0, 0)
+        return EngineUsage(len(self._request.prompt_ids) if self._begun else 0, 0, self._output_tokens, 0, 0, 0, 0)
 
     async def __aenter__(self) -> Self:
+        self._renewing = asyncio.create_task(self._renew())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._events.aclose()
-        if self._finished is not None:
-            status = GenerationStatus.COMPLETE
-        else:
-            status = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
-        self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._plan, status.value)
-        log.info("completion_ended", generation_id=self.generation_id, status=status.value, output_tokens=self.usage.output_tokens)
+        await finish_anyway(self._end())
 
     async def __aiter__(self) -> AsyncIterator[EngineEvent]:
         try:
-            async for event in self._events:
-                if isinstance(event, Queued):
-                    continue
-                self._note(event)
-                yield event
+            while self._finished is None:
+                event = await self._event()
+                if not isinstance(event, Queued):
+                    yield event
         except Exception:  # only noted, for the count of how completions end; the caller gets it
             self._failed = True
             raise
 
-    def _note(self, event: EngineEvent) -> None:
-        if isinstance(event, Tokens):
+    async def _event(self) -> EngineEvent | Queued:
+        """The next event; a caller who is cancelled leaves it to ``_end``, which wants the engine's last word."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._events))
+        event = await asyncio.shield(self._next)
+        self._next = None
+        self._note(event)
+        return event
+
+    def _note(self, event: EngineEvent | Queued) -> None:
+        if isinstance(event, Prefilling):
+            self._begun = True
+        elif isinstance(event, Tokens):
             if not self._output_tokens:
-                self._ports.telemetry.observe(TTFT, self._ports.clock.monotonic() - self._opened_at, self.pool, self._plan)
+                self._ports.telemetry.observe(TTFT, self._ports.clock.monotonic() - self._opened_at, self.pool, self._customer.plan.name)
+            self._begun = True
             self._output_tokens += len(event.token_ids)
         elif isinstance(event, Finished):
             self._finished = event
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._ports.timing.heartbeat_seconds)
+            await self._ports.allowances.renew(self._customer.tenant_id, self.generation_id)
+
+    async def _end(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        complete = self._finished is not None
+        if not complete and not self._failed:
+            await self._stop()
+        await self._events.aclose()
+        incomplete = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
+        status = GenerationStatus.COMPLETE if complete else incomplete
+        self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._customer.plan.name, status.value)
+        await self._account(status)
+        log.info("completion_ended", generation_id=self.generation_id, status=status.value, output_tokens=self.usage.output_tokens)
+
+    async def _stop(self) -> None:
+        """Cancel the request and hear what it cost; what came before is enough where that takes too long."""
+        if self._ports.gateway.cancel(self.generation_id):
+            with suppress(Exception):
+                async with asyncio.timeout(_LAST_WORD_S):
+                    while self._finished is None:
+                        await self._event()
+        if self._next is not None and not self._next.done():
+            self._next.cancel()
+            await asyncio.wait((self._next,))
+
+    async def _account(self, status: GenerationStatus) -> None:
+        now, engine = self._ports.clock.now(), self.usage
+        usage = Usage(
+            prompt_tokens=engine.prompt_tokens,
+            cached_tokens=engine.cached_tokens,
+            output_tokens=engine.output_tokens,
+            queued_ms=engine.queued_ms,
+            prefill_ms=engine.prefill_ms,
+            decode_ms=engine.decode_ms,
+            accelerator_ms=engine.accelerator_ms,
+        )
+        ended = Ended(self.generation_id, status, usage, now)
+        ended = replace(ended, usage=replace(usage, cost=self._ports.allowances.cost(self._serving, ended)))
+        record = UsageRecord(
+            generation_id=self.generation_id,
+            tenant_id=self._customer.tenant_id,
+            user_id=self._customer.user_id,
+            key_id=self._customer.key_id,
+            conversation_id=None,
+            model=self.model,
+            requested_model=self.model,
+            pool=self.pool,
+            release=None,
+            plan=self._customer.plan.name,
+            usage=ended.usage,
+            finish_reason=None if self._finished is None else self._finished.reason.value,
+            estimated=self._finished is None,
+            finished_at=now,
+        )
+        tenant_id, payload = self._customer.tenant_id, usage_json(record)
+        try:
+            await persist(
+                lambda: self._ports.generations.add_usage(tenant_id, self.generation_id, payload, now=now), what="add_usage", forever=True
+            )
+        finally:
+            await self._ports.allowances.settle(self._customer, self._serving, ended)
+
+
+async def finish_anyway(act: Coroutine[object, object, None]) -> None:
+    """Run ``act`` to its end, also where the caller is cancelled meanwhile; then the cancellation goes on."""
+    task = asyncio.ensure_future(act)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        raise

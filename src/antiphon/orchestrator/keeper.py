@@ -52,6 +52,7 @@ class Keeper:
 
     async def _beat(self) -> None:
         store, generation = self._ports.generations, self._generation
+        await self._ports.allowances.renew(generation.tenant_id, generation.id)
         lease_until = await store.now() + timedelta(seconds=self._ports.timing.lease_seconds)
         if await store.heartbeat(generation.id, generation.epoch, lease_until=lease_until):
             self._on_cancel()

@@ -12,6 +12,7 @@ from antiphon.core.plans import Plan
 from antiphon.core.telemetry import Telemetry
 from antiphon.engines.base import Embedder
 from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator.allowances import Allowances
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.generations.base import Generations
@@ -29,6 +30,7 @@ class Ports:
     generations: Generations
     log: GenerationLog
     gateway: Gateway
+    allowances: Allowances
     plans: Mapping[str, Plan]
     clock: Clock
     ids: IdSource

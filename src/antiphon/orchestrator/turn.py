@@ -35,6 +35,7 @@ from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.allowances import Ended, Serving, customer_of
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
 from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event
@@ -352,6 +353,10 @@ class Turn:
         text = self._shown()
         content_tokens = await self._content_tokens(text)
         now = self._ports.clock.now()
+        serving = Serving(self._pool_name, self._generation.model)
+        ended = Ended(self._generation.id, ending.status, ending.usage, now)
+        ended = replace(ended, usage=replace(ended.usage, cost=self._ports.allowances.cost(serving, ended)))
+        ending = replace(ending, usage=ended.usage)
         record = usage_of(self._generation, ending.usage, finish_reason=ending.finish_reason, estimated=ending.estimated, finished_at=now)
         finished = FinishedGeneration(
             generation_id=self._generation.id,
@@ -369,6 +374,7 @@ class Turn:
             prompt=self._prompt,
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
+        await self._ports.allowances.settle(customer_of(self._generation, self._plan), serving, ended)
         event = terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms)
         await self._writer.append(event, forever=True)
         telemetry = self._ports.telemetry

@@ -16,6 +16,7 @@ from antiphon.edge.access import CHAT, Caller, Exchange, GuardedRoute, Handoff, 
 from antiphon.edge.answers import AcceptedAnswer, accepted_answer
 from antiphon.edge.body import check_text, fingerprint
 from antiphon.edge.paths import ConversationPath, MessagePath, message_id
+from antiphon.edge.rate_headers import rate_headers
 from antiphon.edge.schemas import MAX_MESSAGE_BYTES, ContinueMessage, NewFeedback, NewMessage, Params
 from antiphon.edge.viewing import viewer_of
 from antiphon.orchestrator.acceptance import ContinueRequest, SendMessage
@@ -101,14 +102,14 @@ def turn_params(params: Params | None) -> TurnParams:
 
 def _answer(accepted: Accepted, caller: Principal, request: Request) -> Response:
     """202 with the ids where JSON was asked for, else the stream from its start."""
-    replayed = ((b"idempotency-replayed", b"true"),) if accepted.replayed else ()
+    headers = ((b"idempotency-replayed", b"true"),) if accepted.replayed else rate_headers(accepted.standings)
     accepts = request.headers.get("accept", "").lower()
     if "application/json" in accepts and "text/event-stream" not in accepts:
         response = JSONResponse(accepted_answer_body(accepted), status_code=202)
-        response.raw_headers.extend(replayed)
+        response.raw_headers.extend(headers)
         return response
     viewer = viewer_of(request, caller, accepted.generation_id, cursor=None)
-    return Handoff(app_state(request).streams.stream(viewer, replayed))
+    return Handoff(app_state(request).streams.stream(viewer, headers))
 
 
 def accepted_answer_body(accepted: Accepted) -> dict[str, str | None]:

@@ -6,12 +6,13 @@ when it was overtaken. Every method may raise ``StoreUnavailable`` or ``DiskFull
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId
+from antiphon.core.limits import Standing
 from antiphon.core.messages import MessageError, PromptRecord
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.stores.conversations.base import Owner
@@ -83,13 +84,17 @@ class TurnToAccept:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The durable ids of a turn. ``user_message_id`` is the parent's where nothing new was written by a person."""
+    """The durable ids of a turn. ``user_message_id`` is the parent's where nothing new was written by a person.
+
+    ``standings``: where its sender stands with their limits, told once and not kept.
+    """
 
     conversation_id: ConversationId
     user_message_id: MessageId | None
     message_id: MessageId
     generation_id: GenerationId
     replayed: bool = False
+    standings: tuple[Standing, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,222 @@
+"""What a turn may use: held before it is accepted, reconciled when it has ended, told to whoever asks.
+
+A refusal names the limit that keeps the caller waiting longest, what remains of it and when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+import structlog
+
+from antiphon.core.clock import Clock, to_ms
+from antiphon.core.errors import AntiphonError, ConcurrencyLimited, Limited, QuotaExhausted, RateLimited
+from antiphon.core.generation import Generation, GenerationStatus, Usage
+from antiphon.core.ids import GenerationId, KeyId, TenantId, UserId
+from antiphon.core.limits import (
+    Budget,
+    Cap,
+    Concurrency,
+    Exhausted,
+    Limit,
+    Measure,
+    Outcome,
+    Rate,
+    Reservation,
+    Standing,
+    TenantTerms,
+)
+from antiphon.core.money import PriceList, month_of, nanos_of, of_nanos
+from antiphon.core.plans import Plan
+from antiphon.core.tenancy import Principal
+from antiphon.inference.output_length import OutputLengths
+from antiphon.stores.limits.base import Limiter
+
+log = structlog.get_logger(__name__)
+
+
+def no_terms(_tenant_id: TenantId, _user_id: UserId) -> TenantTerms:
+    """Nothing holds for a tenant as a whole, and nobody is throttled."""
+    return TenantTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class Customer:
+    """Whose allowance it is."""
+
+    tenant_id: TenantId
+    user_id: UserId
+    key_id: KeyId | None
+    plan: Plan
+
+    @staticmethod
+    def of(principal: Principal, plan: Plan) -> Customer:
+        return Customer(principal.tenant_id, principal.user_id, principal.key_id, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Which pool serves which model."""
+
+    pool: str
+    model: str
+
+
+@dataclass(slots=True)
+class Allowances:
+    """``terms`` tells what a tenant's contract is now. ``expects_most``: an answer is reserved at its maximum, not at what is likely."""
+
+    limiter: Limiter
+    clock: Clock
+    prices: PriceList = field(default_factory=PriceList)
+    terms: Callable[[TenantId, UserId], TenantTerms] = no_terms
+    expects_most: bool = False
+    _lengths: dict[str, OutputLengths] = field(default_factory=dict[str, OutputLengths])
+
+    async def reserve(
+        self, customer: Customer, serving: Serving, generation_id: GenerationId, *, prompt_tokens: int, most_output_tokens: int
+    ) -> tuple[Standing, ...]:
+        """Hold what the turn will probably use, or all that it may; returns where the caller stands with it.
+
+        Raises ``RateLimited``, ``QuotaExhausted`` or ``ConcurrencyLimited``, with nothing held; ``StoreUnavailable``.
+        """
+        output_tokens = most_output_tokens
+        if not self.expects_most:
+            output_tokens = self._lengths_of(serving.pool).expect(0, most_output_tokens)
+        now = self.clock.now()
+        price = self.prices.at(serving.pool, serving.model, now)
+        cost = None if price is None else price.of_tokens(prompt_tokens, 0, output_tokens)
+        limits = limits_of(customer, serving, self.terms(customer.tenant_id, customer.user_id), now)
+        reservation = Reservation(customer.tenant_id, generation_id, prompt_tokens + output_tokens, nanos_of(cost), limits)
+        verdict = await self.limiter.reserve(reservation)
+        if isinstance(verdict, Exhausted):
+            raise refusal_of(verdict)
+        return verdict.standings
+
+    async def release(self, customer: Customer, generation_id: GenerationId) -> None:
+        """Give back what is held for a turn that was not accepted after all. Raises nothing."""
+        await self._told(lambda: self.limiter.release(customer.tenant_id, generation_id), generation_id)
+
+    async def renew(self, tenant_id: TenantId, generation_id: GenerationId) -> None:
+        """Keep what is held for a turn that is being written. Raises nothing."""
+        await self._told(lambda: self.limiter.renew(tenant_id, generation_id), generation_id)
+
+    async def settle(self, customer: Customer, serving: Serving, ended: Ended) -> None:
+        """Charge what was used by a generation that has ended, once; the rest comes back. Raises nothing: the relay tries again."""
+        if ended.status is GenerationStatus.COMPLETE:
+            self._lengths_of(serving.pool).observe(ended.usage.output_tokens)
+        limits = limits_of(customer, serving, self.terms(customer.tenant_id, customer.user_id), ended.at)
+        outcome = outcome_of(customer.tenant_id, ended, limits)
+        await self._told(lambda: self.limiter.reconcile(outcome), ended.generation_id)
+
+    async def standings(self, customer: Customer, servings: tuple[Serving, ...]) -> tuple[Standing, ...]:
+        """Where the caller stands with every limit that holds for them, caps of any of ``servings`` included."""
+        now, terms = self.clock.now(), self.terms(customer.tenant_id, customer.user_id)
+        limits = dict.fromkeys(limit for serving in servings for limit in limits_of(customer, serving, terms, now))
+        return await self.limiter.standings(customer.tenant_id, tuple(limits))
+
+    def cost(self, serving: Serving, ended: Ended) -> Decimal | None:
+        """What the caller pays for a generation; ``None`` where the price is unknown."""
+        price = self.prices.cost(serving.pool, serving.model, ended.usage, ended.at)
+        return price if price is None or ended.counts else Decimal(0)
+
+    async def _told(self, act: Callable[[], Awaitable[bool]], generation_id: GenerationId) -> None:
+        try:
+            await act()
+        except AntiphonError as error:
+            log.warning("limits_not_told", generation_id=generation_id, error=type(error).__name__)
+
+    def _lengths_of(self, pool: str) -> OutputLengths:
+        return self._lengths.setdefault(pool, OutputLengths())
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a generation ended, as far as limits care."""
+
+    generation_id: GenerationId
+    status: GenerationStatus
+    usage: Usage
+    at: datetime
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a request and a message: not so one that failed without a token."""
+        return self.status is not GenerationStatus.FAILED or self.usage.output_tokens > 0
+
+
+def customer_of(generation: Generation, plan: Plan) -> Customer:
+    return Customer(generation.tenant_id, generation.user_id, generation.key_id, plan)
+
+
+def limits_of(customer: Customer, serving: Serving, terms: TenantTerms, now: datetime) -> tuple[Limit, ...]:
+    """Every limit that a turn of ``customer`` served by ``serving`` is under: the user's, the key's, the tenant's."""
+    plan, user = customer.plan, f"user:{customer.user_id}"
+    throttle = terms.throttle
+    limits: list[Limit] = [
+        Rate(user, Measure.TOKENS, max(1, plan.tokens_per_minute // throttle)),
+        Rate(user, Measure.REQUESTS, max(1, plan.requests_per_minute // throttle)),
+        Concurrency(user, max(1, plan.concurrency // throttle)),
+    ]
+    limits += [
+        Cap(user, cap.model, cap.messages, cap.window_seconds * 1000) for cap in plan.caps if cap.model in {serving.pool, serving.model}
+    ]
+    if customer.key_id is not None:
+        key = f"key:{customer.key_id}"
+        limits += _rates(key, plan.key_tokens_per_minute, plan.key_requests_per_minute)
+    limits += _rates("tenant", terms.tokens_per_minute, terms.requests_per_minute)
+    if terms.monthly_budget is not None:
+        period, ends = month_of(now)
+        limits.append(Budget("tenant", period, nanos_of(terms.monthly_budget), to_ms(ends) - to_ms(now)))
+    return tuple(limits)
+
+
+def outcome_of(tenant_id: TenantId, ended: Ended, limits: tuple[Limit, ...]) -> Outcome:
+    """What the limiter is told; a turn that failed without a token counts for nothing."""
+    usage = ended.usage
+    tokens = usage.prompt_tokens + usage.output_tokens if ended.counts else 0
+    return Outcome(tenant_id, ended.generation_id, tokens, nanos_of(usage.cost) if ended.counts else 0, limits, ended.counts)
+
+
+def refusal_of(verdict: Exhausted) -> Limited:
+    """The error that tells which limit, what remains of it and when it returns."""
+    limit, wait_ms = verdict.limit, verdict.retry_in_ms
+    at = next(standing for standing in verdict.standings if standing.limit == limit)
+    whose = {"user": "Your plan", "key": "This key"}.get(limit.subject.partition(":")[0], "Your organisation")
+    match limit:
+        case Rate():
+            text = f"{whose} allows {limit.per_minute} {limit.measure} per minute; {at.remaining} remain now."
+            return RateLimited(text, retry_after_ms=wait_ms, standings=verdict.standings)
+        case Concurrency():
+            text = f"{whose} allows {_count(limit.most, 'answer')} at a time, and {at.used} are being written."
+            return ConcurrencyLimited(text, retry_after_ms=wait_ms, standings=verdict.standings)
+        case Cap():
+            text = (
+                f"{whose} allows {_count(limit.most, 'message')} with {limit.model} in {_span(limit.window_ms)}; {at.remaining} remain now."
+            )
+            return QuotaExhausted(text, retry_after_ms=wait_ms, standings=verdict.standings)
+        case Budget():
+            text = f"{whose} has spent its budget of {_amount(limit.most_nanos)} for {limit.period}."
+            return QuotaExhausted(text, retry_after_ms=wait_ms, standings=verdict.standings)
+
+
+def _rates(subject: str, tokens_per_minute: int, requests_per_minute: int) -> list[Limit]:
+    """0 is no limit."""
+    pairs = ((Measure.TOKENS, tokens_per_minute), (Measure.REQUESTS, requests_per_minute))
+    return [Rate(subject, measure, most) for measure, most in pairs if most > 0]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _span(milliseconds: int) -> str:
+    minutes = milliseconds / 60_000
+    return f"{minutes / 60:g} h" if minutes >= 60 else f"{minutes:g} min"
+
+
+def _amount(nanos: int) -> Decimal:
+    return of_nanos(nanos)
