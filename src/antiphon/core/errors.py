@@ -146,6 +146,7 @@ class IdempotencyMismatch(Refused):
 class Limited(Refused):
     """An allowance is used up for now. ``standings`` are where the caller stands with all limits that were asked."""
 
+    code = "rate_limited"
     retryable = True
 
     def __init__(self, detail: str | None = None, *, retry_after_ms: int | None = None, standings: Sequence[Standing] = ()) -> None:
@@ -154,7 +155,6 @@ class Limited(Refused):
 
 
 class RateLimited(Limited):
-    code = "rate_limited"
     default_detail = "Too many requests."
 
 
