@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import uvloop
+
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation
+from antiphon.edge.server import tune_interpreter
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.base import CurrentLeaf, NewUserMessage, TurnToAccept
@@ -68,38 +71,36 @@ class Store:
         await self.conversations.create(head)
         return name
 
-    async def accept(self, conversation_id: ConversationId) -> None:
-        """One turn: two messages, a generation, the head, the index."""
+    async def turn(self) -> TurnToAccept:
+        """A turn in a conversation of its own. Accepting it writes two messages, a generation, the head, the index."""
         message = NewUserMessage(MessageId(self.ids.new(IdKind.MESSAGE)), CurrentLeaf(), QUESTION, 24)
-        await self.generations.accept(
-            TurnToAccept(
-                owner=self.owner,
-                conversation_id=conversation_id,
-                what=message,
-                message_id=MessageId(self.ids.new(IdKind.MESSAGE)),
-                generation_id=GenerationId(self.ids.new(IdKind.GENERATION)),
-                model="smol",
-                requested_model="small",
-                params=TurnParams(max_tokens=64),
-                plan="free",
-                key_id=None,
-                idempotency=None,
-                now=self.clock.now(),
-                pool="small",
-            )
+        return TurnToAccept(
+            owner=self.owner,
+            conversation_id=await self.conversation(),
+            what=message,
+            message_id=MessageId(self.ids.new(IdKind.MESSAGE)),
+            generation_id=GenerationId(self.ids.new(IdKind.GENERATION)),
+            model="smol",
+            requested_model="small",
+            params=TurnParams(max_tokens=64),
+            plan="free",
+            key_id=None,
+            idempotency=None,
+            now=self.clock.now(),
+            pool="small",
         )
 
 
 async def accept_rate(store: Store, seconds: float) -> float:
     """Turns accepted per second by ``WRITERS`` at once, each turn in a conversation of its own."""
     total = 0
-    free = [await store.conversation() for _ in range(round(seconds * 2500))]
+    free = [await store.turn() for _ in range(round(seconds * 4000))]
     ends_at = time.perf_counter() + seconds
 
     async def writer() -> None:
         nonlocal total
         while free and time.perf_counter() < ends_at:
-            await store.accept(free.pop())
+            await store.generations.accept(free.pop())
             total += 1
 
     began = time.perf_counter()
@@ -109,13 +110,13 @@ async def accept_rate(store: Store, seconds: float) -> float:
 
 async def accept_latencies(store: Store, *, per_s: int, seconds: float) -> list[float]:
     """Milliseconds of each accept, sent at a fixed rate whatever came of those before."""
-    free = [await store.conversation() for _ in range(round(per_s * seconds))]
+    free = [await store.turn() for _ in range(round(per_s * seconds))]
     taken: list[float] = []
 
     async def one(due: float) -> None:
         await asyncio.sleep(due - time.perf_counter())
         began = time.perf_counter()
-        await store.accept(free.pop())
+        await store.generations.accept(free.pop())
         taken.append((time.perf_counter() - began) * 1e3)
 
     start = time.perf_counter() + 0.1
@@ -169,6 +170,7 @@ async def writes(report: Report, *, quick: bool) -> None:
         await db.open()
         clock, ids = SystemClock(), SystemIds()
         store = Store(SqlConversations(db), SqlGenerations(db), Owner(TenantId("tenant_b"), UserId("user_b")), clock, ids)
+        tune_interpreter()  # as the server does
         await accept_rate(store, 0.3)
         for number in range(2 if quick else 4):
             if number % 2 == 0:
@@ -277,7 +279,8 @@ async def _write_long(path: Path) -> ConversationId:
 def main() -> None:
     asked = options("store")
     report = Report("store", "reference", asked.seed)
-    asyncio.run(writes(report, quick=asked.quick))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the server's own loop
+        runner.run(writes(report, quick=asked.quick))
     folder = ensure_store(5_000 if asked.quick else 100_000)
     report.results["conversations"] = 5_000 if asked.quick else 100_000
     with served(CONFIG, kept=folder) as server:

@@ -32,7 +32,7 @@ from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
 from antiphon.core.tenancy import Scope as Permission
 from antiphon.edge.auth import new_api_key
 from antiphon.edge.http import EdgeApp
-from antiphon.edge.server import HttpServer, ServedApp, tune_collector
+from antiphon.edge.server import HttpServer, ServedApp, tune_interpreter
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.pace import Grid
 from antiphon.orchestrator.settings import Timing
@@ -219,7 +219,7 @@ async def main(*, bare: bool) -> None:
         app: ServedApp = BareApp() if edge is None else edge.app
         server = HttpServer(app, "127.0.0.1", 0)
         port = await server.start()
-        tune_collector()
+        tune_interpreter()
         pauses = Pauses()
         print(json.dumps(port), flush=True)
         await obey_stdin(lambda command: obey(edge, pauses, command))

@@ -90,7 +90,8 @@ async def test_the_operator_sees_feedback_audit_and_retention(site: Site) -> Non
     assert rated.status_code == 204
     feedback = (await ann.http.get("/v1/admin/feedback?limit=1")).json()["data"][0]
     assert (feedback["message_id"], feedback["rating"], feedback["comment"]) == (turn["message_id"], -1, "no")
-    assert (await ann.http.delete(f"/v1/conversations/{conversation}")).status_code == 204
+    for deleted in (await ann.conversation(), conversation):
+        assert (await ann.http.delete(f"/v1/conversations/{deleted}")).status_code == 204
     audit = (await ann.http.get("/v1/admin/audit?limit=1")).json()
     assert audit["data"][0]["action"] == "conversation.delete"
     assert audit["data"][0]["subject"] == conversation

@@ -21,7 +21,7 @@ from antiphon.app.wiring import Server
 from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.edge.http import build_app
 from antiphon.edge.metrics import watch_event_loop
-from antiphon.edge.server import HttpServer, tune_collector
+from antiphon.edge.server import HttpServer, tune_interpreter
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ async def serve_until(stop: asyncio.Event, server: Server, config: Config, hold:
     await server.runner.start()
     async with _listening(server, config) as port, _background(server):
         if await _until_ready(server, stop):
-            tune_collector()
+            tune_interpreter()
             url = config.server.public_url or local_url(config.server.host, port)
             link = await _owner_link(server, config, url)
             await asyncio.to_thread(_announce, hold, ready_file, url, link)

@@ -47,7 +47,7 @@ def truncate_to_ms(moment: datetime) -> datetime:
 
 def to_ms(moment: datetime) -> int:
     """Milliseconds since 1970 in UTC."""
-    return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def from_ms(milliseconds: int) -> datetime:
@@ -61,3 +61,4 @@ def rfc3339(moment: datetime) -> str:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)

@@ -1,4 +1,8 @@
-"""Ids in paths and bodies. One of the wrong form is answered exactly as one that is unknown."""
+"""Ids in paths and bodies. One of the wrong form is answered exactly as one that is unknown.
+
+Dependencies are coroutines without an ``await``: a plain function would be run in a thread, and each such trip waits twice for a
+busy event loop.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +31,35 @@ def _checked(text: str, kind: IdKind) -> str:
     return text
 
 
-def _conversation(conversation_id: Annotated[str, Path()]) -> ConversationId:
+async def _conversation(conversation_id: Annotated[str, Path()]) -> ConversationId:
     return ConversationId(_checked(conversation_id, IdKind.CONVERSATION))
 
 
-def _message(message_id: Annotated[str, Path()]) -> MessageId:
+async def _message(message_id: Annotated[str, Path()]) -> MessageId:
     return MessageId(_checked(message_id, IdKind.MESSAGE))
 
 
-def _generation(generation_id: Annotated[str, Path()]) -> GenerationId:
+async def _generation(generation_id: Annotated[str, Path()]) -> GenerationId:
     return GenerationId(_checked(generation_id, IdKind.GENERATION))
 
 
-def _key(key_id: Annotated[str, Path()]) -> KeyId:
+async def _key(key_id: Annotated[str, Path()]) -> KeyId:
     return KeyId(_checked(key_id, IdKind.KEY))
 
 
-def _share(share_id: Annotated[str, Path()]) -> ShareId:
+async def _share(share_id: Annotated[str, Path()]) -> ShareId:
     return ShareId(_checked(share_id, IdKind.SHARE))
 
 
-def _page_cursor(after: Annotated[str | None, Query(max_length=512)] = None) -> str | None:
+async def _page_cursor(after: Annotated[str | None, Query(max_length=512)] = None) -> str | None:
     return None if after is None else check_text(after)
 
 
-def _leaf(leaf: Annotated[str | None, Query()] = None) -> MessageId | None:
+async def _leaf(leaf: Annotated[str | None, Query()] = None) -> MessageId | None:
     return None if leaf is None else message_id(leaf)
 
 
-def _before(before: Annotated[str | None, Query()] = None) -> MessageId | None:
+async def _before(before: Annotated[str | None, Query()] = None) -> MessageId | None:
     if before is not None and not is_id(before, IdKind.MESSAGE):
         raise BadCursor
     return None if before is None else MessageId(before)

@@ -29,7 +29,7 @@ from antiphon.stores.conversations.base import ConversationFilter, ConversationP
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"], route_class=GuardedRoute)
 
 
-def _only(
+async def _only(
     pinned: bool | None = None, archived: bool | None = None, folder: Annotated[str | None, Query(max_length=MAX_TITLE)] = None
 ) -> ConversationFilter:
     return ConversationFilter(pinned=pinned, archived=archived, folder=folder)

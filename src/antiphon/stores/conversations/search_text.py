@@ -22,6 +22,7 @@ SEARCH_WINDOW = 1000
 MAX_TERMS = 12
 SNIPPET_CHARACTERS = 160
 _SEPARATOR = "\ue000"
+_JOINT = _SEPARATOR * 2
 # Scripts written without spaces between words, and pictures: their characters are findable one by one.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\U0001f300-\U0001faff"
@@ -29,6 +30,7 @@ _UNSPACED = (
 )
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _SHORT_WORD = re.compile(rf"(?<![\w{_UNSPACED}])[^\W_]{{1,2}}(?![\w{_UNSPACED}])")
+_SHORT_ASCII_WORD = re.compile(r"\b[A-Za-z0-9]{1,2}\b")
 _INDEXED_CHARACTERS = 256_000
 
 
@@ -52,12 +54,14 @@ def short_grams(text: str) -> str:
 
     Of a run ``abc``: ``aSabSbcSc``, so that ``aSa``, ``bSb`` and ``cSc`` stand for one character and ``abS``, ``bcS`` for two.
     """
+    if text.isascii():
+        return _JOINT.join([short_token(word) for word in dict.fromkeys(_SHORT_ASCII_WORD.findall(text.lower()))])
     grams: list[str] = []
     for run in dict.fromkeys(_UNSPACED_RUN.findall(text)):
         pairs = (run[place : place + 2] for place in range(len(run) - 1))
         grams.append(_SEPARATOR.join((run[0], *pairs, run[-1])))
     grams.extend(short_token(word) for word in dict.fromkeys(word.lower() for word in _SHORT_WORD.findall(text)))
-    return f"{_SEPARATOR}{_SEPARATOR}".join(grams)
+    return _JOINT.join(grams)
 
 
 def short_token(term: str) -> str:

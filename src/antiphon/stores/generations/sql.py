@@ -33,11 +33,11 @@ from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
 from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
 from antiphon.stores.sql.trees import (
     has_children,
-    insert_message,
+    insert_messages,
     select_head,
     select_message,
     select_shape,
-    update_head,
+    update_columns,
     update_message,
 )
 
@@ -163,19 +163,18 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
         if replay is not None:
             return replay
     head = select_head(tx, turn.owner, turn.conversation_id, lock=True)
-    text: str | None = None
+    texts: list[tuple[MessageId | None, str]] = []
     match turn.what:
         case NewUserMessage(parent=asked) as new:
             parent = _parent_of_text(tx, turn.owner, turn.conversation_id, head.current_leaf_id, asked)
             user_message = turn_rules.user_message(turn, new, parent)
-            insert_message(tx, turn.owner.tenant_id, user_message)
             answer = turn_rules.placeholder(turn, user_message.id)
-            insert_message(tx, turn.owner.tenant_id, answer)
-            text = new.content
+            insert_messages(tx, turn.owner.tenant_id, user_message, answer)
+            texts.append((user_message.id, new.content))
         case RegenerateUnder(user_message_id=parent_id):
             turn_rules.check_regenerate_under(select_message(tx, turn.owner, turn.conversation_id, parent_id))
             answer = turn_rules.placeholder(turn, parent_id)
-            insert_message(tx, turn.owner.tenant_id, answer)
+            insert_messages(tx, turn.owner.tenant_id, answer)
         case ContinueMessage(message_id=message_id):
             message = select_message(tx, turn.owner, turn.conversation_id, message_id)
             turn_rules.check_continue(message)
@@ -183,9 +182,12 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
             update_message(tx, turn.owner.tenant_id, message, answer)
     generation = turn_rules.queued_generation(turn, answer)
     _insert.run(tx, rows.generation_values(generation))
-    update_head(tx, head, after_accept(head, answer.id, text, now=turn.now))
-    if isinstance(turn.what, NewUserMessage) and not head.temporary:
-        search.put(tx, turn.owner, head.id, turn.what.message_id, "", turn.what.content)
+    after = after_accept(head, answer.id, texts[0][1] if texts else None, now=turn.now)
+    update_columns(tx, head, after)
+    if after.title != head.title:
+        texts.append((None, after.title))
+    if not head.temporary:
+        search.add(tx, turn.owner, head.id, texts)
     if turn.preamble is not None:
         put_preamble(tx, turn.owner, head.id, turn.preamble)
     if turn.summary is not None:

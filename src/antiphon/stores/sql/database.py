@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.stores.sql import schema
+from antiphon.stores.sql.prepared import open_direct
 from antiphon.stores.sql.write_queue import WriteQueue
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class SqliteDatabase:
             raise StoreUnavailable("Too many writes are waiting.", retry_after_ms=1000)
         self._waiting_writes += 1
         try:
-            return await asyncio.wrap_future(self._writes.put(fn, durable=durable))
+            return await self._writes.put(fn, durable=durable)
         except RuntimeError as error:
             if self._closed:
                 raise StoreUnavailable("The store is closed.") from error
@@ -107,10 +108,12 @@ class SqliteDatabase:
         with _translated(), self._opened().writer.connect() as connection:
             _set_synchronous(connection, "FULL" if durable else "NORMAL")
             with connection.begin():
+                open_direct(connection)
                 return fn(connection)
 
     def _read(self, fn: Callable[[sa.Connection], T]) -> T:
         with _translated(), self._opened().reader.connect() as connection, connection.begin():
+            open_direct(connection)
             return fn(connection)
 
     def _fold(self) -> None:

@@ -14,7 +14,7 @@ from antiphon.core.messages import Conversation, Message, TreeNode
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.tree import ConversationTree, ShapeNode
 from antiphon.stores.sql import rows, search
-from antiphon.stores.sql.base import Value, changed_values
+from antiphon.stores.sql.base import changed_values
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
 from antiphon.stores.sql.tables import conversations, generations, messages, shares
 
@@ -76,11 +76,16 @@ def select_head(tx: sa.Connection, owner: Owner, conversation_id: ConversationId
 
 def update_head(tx: sa.Connection, before: Conversation, after: Conversation) -> None:
     """Write the columns that differ, and the title into the index."""
+    update_columns(tx, before, after)
+    if before.title != after.title and not after.temporary:
+        search.put(tx, Owner(after.tenant_id, after.user_id), after.id, None, before.title, after.title)
+
+
+def update_columns(tx: sa.Connection, before: Conversation, after: Conversation) -> None:
+    """Write the columns that differ; a title that changes is the caller's to index."""
     values = changed_values(rows.conversation_values(before), rows.conversation_values(after))
     if values:
         _update_head.run(tx, values, {"tenant_id": after.tenant_id, "id": after.id})
-    if before.title != after.title and not after.temporary:
-        search.put(tx, Owner(after.tenant_id, after.user_id), after.id, None, before.title, after.title)
 
 
 def select_message(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> Message:
@@ -146,15 +151,15 @@ def select_last(tx: sa.Connection, owner: Owner, conversation_id: ConversationId
 def select_path_ids(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
     """The ids root → ``leaf``; raises ``NotFound``."""
     asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "id": leaf, "last": _WHOLE_PATH}
-    found = tuple(_select_up.run(tx, asked).scalars())
+    found = tuple(row.id for row in _select_up.run(tx, asked))
     if not found:
         raise NotFound
     return found
 
 
-def insert_message(tx: sa.Connection, tenant_id: TenantId, message: Message) -> None:
-    values: dict[str, Value] = {"tenant_id": tenant_id, **rows.message_values(message)}
-    _insert_message.run(tx, values)
+def insert_messages(tx: sa.Connection, tenant_id: TenantId, *added: Message) -> None:
+    """Insert them in that order, at least one."""
+    _insert_message.run_each(tx, [{"tenant_id": tenant_id, **rows.message_values(message)} for message in added])
 
 
 def update_message(tx: sa.Connection, tenant_id: TenantId, before: Message, after: Message) -> None:

@@ -6,10 +6,12 @@ transaction of its own: so a write is atomic by itself, and its outcome is what 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -26,15 +28,16 @@ class Transact(Protocol):
 
 
 class _Write:
-    """One function waiting for its turn, and its outcome."""
+    """One function waiting for its turn, and its outcome. ``future`` belongs to the loop's thread: others only look at it."""
 
-    __slots__ = ("durable", "fn", "future", "outcome")
+    __slots__ = ("durable", "error", "fn", "future", "outcome")
 
-    def __init__(self, fn: Callable[[sa.Connection], Any], *, durable: bool) -> None:
+    def __init__(self, fn: Callable[[sa.Connection], Any], future: asyncio.Future[Any], *, durable: bool) -> None:
         self.fn = fn
         self.durable = durable
-        self.future: Future[Any] = Future()
+        self.future = future
         self.outcome: Any = None
+        self.error: BaseException | None = None
 
 
 class WriteQueue:
@@ -48,19 +51,19 @@ class WriteQueue:
         self._waiting: deque[_Write] = deque()
         self._scheduled = False
 
-    def put(self, fn: Callable[[sa.Connection], T], *, durable: bool) -> Future[T]:
+    def put(self, fn: Callable[[sa.Connection], T], *, durable: bool) -> asyncio.Future[T]:
         """Queue ``fn``; a future cancelled before its group begins never runs. Raises ``RuntimeError`` once the thread is shut down."""
-        write = _Write(fn, durable=durable)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._scheduled:
                 self._thread.submit(self._run_all)
                 self._scheduled = True
-            self._waiting.append(write)
-        return write.future
+            self._waiting.append(_Write(fn, future, durable=durable))
+        return future
 
     def _run_all(self) -> None:
         while group := self._take():
-            self._run([write for write in group if write.future.set_running_or_notify_cancel()])
+            self._run([write for write in group if not write.future.cancelled()])
 
     def _take(self) -> list[_Write]:
         with self._lock:
@@ -69,17 +72,16 @@ class WriteQueue:
             return group
 
     def _run(self, group: Sequence[_Write]) -> None:
-        if len(group) > 1 and self._together(group):
+        if len(group) < 2 or not self._together(group):
             for write in group:
-                write.future.set_result(write.outcome)
-            return
-        for write in group:
-            try:
-                outcome = self._transact(write.fn, durable=write.durable)
-            except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the caller who waits
-                write.future.set_exception(error)
-            else:
-                write.future.set_result(outcome)
+                try:
+                    write.outcome = self._transact(write.fn, durable=write.durable)
+                except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the caller who waits
+                    write.error = error
+        # One wake-up for all of a loop's writes: each costs a system call and a change of threads.
+        for loop in {write.future.get_loop() for write in group}:
+            with contextlib.suppress(RuntimeError):  # closed: nobody waits there any more
+                loop.call_soon_threadsafe(_deliver, [write for write in group if write.future.get_loop() is loop])
 
     def _together(self, group: Sequence[_Write]) -> bool:
         def all_of(tx: sa.Connection) -> None:
@@ -91,3 +93,13 @@ class WriteQueue:
         except Exception:  # noqa: BLE001 - each write runs again and meets its own error
             return False
         return True
+
+
+def _deliver(group: Sequence[_Write]) -> None:
+    for write in group:
+        if write.future.done():
+            continue
+        if write.error is None:
+            write.future.set_result(write.outcome)
+        else:
+            write.future.set_exception(write.error)

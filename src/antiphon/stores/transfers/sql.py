@@ -13,7 +13,7 @@ from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value
 from antiphon.stores.sql.prepared import Prepared
 from antiphon.stores.sql.tables import conversations, feedback, message_extras, messages, origins
-from antiphon.stores.sql.trees import select_head
+from antiphon.stores.sql.trees import insert_messages, select_head
 from antiphon.stores.transfers.base import OUR_SOURCE, Origin, Transfers, WholeConversation
 from antiphon.stores.transfers.ordering import parents_first
 
@@ -73,10 +73,8 @@ def _insert(tx: sa.Connection, whole: WholeConversation) -> ConversationId | Non
     _insert_head.run(tx, rows.conversation_values(head))
     _insert_origin.run(tx, {**named, "conversation_id": head.id, "extra": whole.extra})
     if whole.messages:
-        tx.execute(messages.insert(), [{"tenant_id": head.tenant_id, **rows.message_values(message)} for message in whole.messages])
-    for message in whole.messages:
-        search.put(tx, owner, head.id, message.id, "", message.content)
-    search.put(tx, owner, head.id, None, "", head.title)
+        insert_messages(tx, head.tenant_id, *whole.messages)
+    search.add(tx, owner, head.id, [*((message.id, message.content) for message in whole.messages), (None, head.title)])
     place: dict[str, Value] = {"tenant_id": head.tenant_id, "conversation_id": head.id}
     for message_id, extra in whole.extras.items():
         _insert_extra.run(tx, {**place, "message_id": message_id, "extra": extra})
