@@ -65,7 +65,7 @@ async def _before(before: Annotated[str | None, Query()] = None) -> MessageId | 
     return None if before is None else MessageId(before)
 
 
-def _memory(memory_id: Annotated[str, Path()]) -> MemoryId:
+async def _memory(memory_id: Annotated[str, Path()]) -> MemoryId:
     return MemoryId(_checked(memory_id, IdKind.MEMORY))
 
 

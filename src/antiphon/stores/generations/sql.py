@@ -188,14 +188,18 @@ def _accept(tx: sa.Connection, turn: TurnToAccept) -> Accepted:
         texts.append((None, after.title))
     if not head.temporary:
         search.add(tx, turn.owner, head.id, texts)
-    if turn.preamble is not None:
-        put_preamble(tx, turn.owner, head.id, turn.preamble)
-    if turn.summary is not None:
-        put_summary(tx, turn.owner, turn.summary)
+    _put_context(tx, turn, head.id)
     accepted = turn_rules.accepted(generation)
     if turn.idempotency is not None:
         _insert_replay(tx, turn.owner.tenant_id, turn.idempotency, accepted, turn.now)
     return accepted
+
+
+def _put_context(tx: sa.Connection, turn: TurnToAccept, conversation_id: ConversationId) -> None:
+    if turn.preamble is not None:
+        put_preamble(tx, turn.owner, conversation_id, turn.preamble)
+    if turn.summary is not None:
+        put_summary(tx, turn.owner, turn.summary)
 
 
 def _parent_of_text(
