@@ -21,6 +21,7 @@ from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.edge.sse import SseDecoder, SseEvent
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
+from antiphon.orchestrator.background import Background, BackgroundSettings
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
@@ -108,6 +109,8 @@ class Site:
             default_output_tokens={"quick": 64, "slow": 64},
         )
         self.runner = Runner(ports)
+        self.background = Background(ports, self.runner.planner, BackgroundSettings())
+        self.runner.on_end = self.background.after
         self.services = EdgeServices(
             accounts=self.accounts,
             conversations=ports.conversations,
@@ -121,6 +124,7 @@ class Site:
             completions=Completions(ports, self.runner),
             prompts=PromptDesk(ports, self.runner.planner),
             personal=ports.personal,
+            background=self.background,
             gateway=gateway,
             plans=ports.plans,
             clock=self.clock,

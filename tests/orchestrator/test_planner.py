@@ -176,3 +176,20 @@ async def test_another_model_counts_anew_once(gateway: Gateway) -> None:
     tokens = len(gateway.tokenizer("slow").encode("hello there"))
     assert counts == {answer.parent_id: tokens, answer.id: answer.content_tokens}
     await stage.close()
+
+
+async def test_what_left_the_window_comes_back_when_it_is_asked_for_and_stays_with_that_turn(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    told = await ask(stage, conversation_id, "My boat Amaryllis has three masts and a green hull.")
+    while not record_of(answer := await ask(stage, conversation_id, "tell us more about the sea and the wind " * 4)).omitted:
+        pass
+    asked = await ask(stage, conversation_id, "Which colour has the hull of my boat?")
+    snippets = record_of(asked).snippets
+    assert [snippet.message_id for snippet in snippets] == [told.parent_id]
+    before = await rendered(stage, asked)
+    kinds = [counted.part.kind for counted in before.parts]
+    assert kinds[-2:] == [PartKind.SNIPPET, PartKind.TURN]
+    answer = await ask(stage, conversation_id, "thanks")
+    now = await rendered(stage, answer)
+    assert record_of(answer).snippets == ()
+    assert now.ids[: len(before.ids) - 1] == before.ids[:-1]

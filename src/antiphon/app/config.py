@@ -18,13 +18,14 @@ from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
 from antiphon.core.plans import DEFAULT_PLAN, Plan
 from antiphon.core.pools import PoolSpec
+from antiphon.orchestrator.background import BackgroundSettings
 from antiphon.orchestrator.settings import Timing
 
 DEFAULT_PORT = 8484
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_POOL = PoolSpec(name="small", model=DEFAULT_MODEL)
 
-_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults")
+_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background")
 _LISTS = ("pools", "plans")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _REFERENCE_KEYS = ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary")
@@ -69,6 +70,7 @@ class Config:
     limits: UrlConfig
     events: UrlConfig
     timing: Timing
+    background: BackgroundSettings
     default_plan: str
     pools: tuple[PoolSpec, ...]
     plans: tuple[Plan, ...]
@@ -112,6 +114,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
         limits=UrlConfig(_url(tables["limits"], "memory:", ("memory:",))),
         events=UrlConfig(_url(tables["events"], "local:", ("local:",))),
         timing=_timing(tables["timing"]),
+        background=_background(tables["background"], pools),
         default_plan=_default_plan(tables["defaults"], plans),
         pools=pools,
         plans=plans,
@@ -165,6 +168,18 @@ def _timing(table: Table) -> Timing:
     if timing.heartbeat_seconds >= timing.lease_seconds:
         table.fault("heartbeat_seconds", "must be shorter than lease_seconds, or a living generation loses its lease")
     return timing
+
+
+def _background(table: Table, pools: Sequence[PoolSpec]) -> BackgroundSettings:
+    default = BackgroundSettings()
+    pool = table.text("pool", default.pool)
+    if pool and pool not in {spec.name for spec in pools}:
+        table.fault("pool", f"there is no pool {pool!r}")
+    return BackgroundSettings(
+        pool=pool,
+        titles=table.choice("titles", default.titles, ("model", "words")),
+        summaries=table.choice("summaries", default.summaries, ("model", "sentences")),
+    )
 
 
 def _default_plan(table: Table, plans: Sequence[Plan]) -> str:

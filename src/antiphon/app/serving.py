@@ -88,6 +88,7 @@ async def _background(server: Server) -> AsyncGenerator[None]:
     tasks = (
         asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag"),
         asyncio.create_task(server.upkeep.run_for_ever(), name="upkeep"),
+        asyncio.create_task(server.services.background.run_for_ever(), name="background"),
     )
     try:
         yield

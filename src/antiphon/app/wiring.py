@@ -15,9 +15,11 @@ from antiphon.core.clock import Clock
 from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.services import EdgeServices, ServerState
+from antiphon.engines.static_embedding import static_embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.allowances import Allowances
+from antiphon.orchestrator.background import Background
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
@@ -121,6 +123,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             generations=TemporaryGenerations(SqlGenerations(database), MemoryGenerations(state, clock), state),
             prompts=TemporaryPrompts(SqlPrompts(database), MemoryPrompts(state), state),
             personal=SqlPersonalTexts(database),
+            embedder=static_embedder(),
             log=log,
             gateway=gateway,
             allowances=Allowances(MemoryLimiter(clock), clock),
@@ -132,6 +135,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if _ends_by_length(pool)},
         )
         runner = Runner(ports)
+        background = Background(ports, runner.planner, config.background)
+        runner.on_end = background.after
         accounts = SqlAccounts(database)
         custody = SqlCustody(database)
         services = EdgeServices(
@@ -147,6 +152,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             completions=Completions(ports, runner),
             prompts=PromptDesk(ports, runner.planner),
             personal=ports.personal,
+            background=background,
             gateway=gateway,
             plans=plans,
             clock=clock,

@@ -12,6 +12,7 @@ from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
+from antiphon.orchestrator.background import Background
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
@@ -80,6 +81,7 @@ class EdgeServices:
     runner: Runner
     completions: Completions
     prompts: PromptDesk
+    background: Background
     personal: PersonalTexts
     gateway: Gateway
     plans: Mapping[str, Plan]

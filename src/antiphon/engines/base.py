@@ -275,11 +275,11 @@ class Tokenizer(Protocol):
 class Embedder(Protocol):
     """Texts as points: those of like meaning lie near each other. Blocking; safe to use from several threads."""
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector for each text, of one length, all of the same number of dimensions."""
+    def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+        """One vector for each text, in a form of the embedder's own."""
         ...
 
-    def cosines(self, text: str, vectors: Sequence[Sequence[float]]) -> Sequence[float]:
+    def cosines(self, text: str, vectors: Sequence[bytes]) -> Sequence[float]:
         """How near ``text`` is to each of the vectors, -1 to 1."""
         ...
 

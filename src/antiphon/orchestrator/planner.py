@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+import structlog
+
+from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
@@ -24,6 +27,8 @@ from antiphon.orchestrator.preamble import preamble_of
 from antiphon.orchestrator.prompt import SNIPPET_TOKENS, Window, plan_window
 from antiphon.orchestrator.recall import Recall
 from antiphon.stores.conversations.base import Owner
+
+log = structlog.get_logger(__name__)
 
 _FIRST_READ = 64
 _REMEMBERED = 256
@@ -75,7 +80,7 @@ class PromptPlanner:
         self._texts: dict[str, EncodedTexts] = {}
         self._above: _Remembered[MessageId, tuple[MessageId, ...]] = _Remembered()
         self._summaries: _Remembered[MessageId, Summary] = _Remembered()
-        self.recall = None if ports.embedder is None else Recall(ports.embedder)
+        self.recall = Recall(ports.embedder)
 
     async def plan(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> PlannedPrompt:
         """Decide what is read for ``question``; ``already`` is the beginning of its answer.
@@ -135,6 +140,13 @@ class PromptPlanner:
             return ()
         path = await self._ports.conversations.branch_ids(place.owner, place.conversation_id, place.leaf)
         return path[: path.index(record.start)] if record.start in path else path
+
+    async def learn(self, place: Place, message_ids: Sequence[MessageId]) -> None:
+        """Read messages for search, as far as that was not done."""
+        missing = self.recall.missing(place.conversation_id, message_ids)
+        if missing:
+            messages = await self._ports.conversations.texts(place.owner, place.conversation_id, missing)
+            await asyncio.to_thread(self.recall.learn, place.conversation_id, messages)
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -205,14 +217,17 @@ class PromptPlanner:
 
     async def _snippets(self, place: Place, draft: Draft, window: Window, above: Sequence[MessageId]) -> tuple[Snippet, ...]:
         recall, room = self.recall, min(SNIPPET_TOKENS, draft.room(window))
-        if recall is None or room <= 0:
+        if room <= 0:
             return ()
-        missing = recall.missing(place.conversation_id, above)
-        if missing:
-            messages = await self._ports.conversations.texts(place.owner, place.conversation_id, missing)
-            await asyncio.to_thread(recall.learn, place.conversation_id, messages)
-        search = partial(recall.search, place.conversation_id, above, draft.question, at_most=room, count=draft.measures.of_snippet)
-        return await asyncio.to_thread(search)
+        try:
+            await self.learn(place, above)
+            search = partial(recall.search, place.conversation_id, above, draft.question, at_most=room, count=draft.measures.of_snippet)
+            return await asyncio.to_thread(search)
+        except NotFound:
+            raise
+        except Exception:  # a search that fails is no reason to refuse a message
+            log.exception("earlier_turns_not_searched", conversation_id=place.conversation_id)
+            return ()
 
 
 class _Remembered(Generic[K, V]):

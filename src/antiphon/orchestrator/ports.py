@@ -39,7 +39,7 @@ class Ports:
     prompts: Prompts
     personal: PersonalTexts
     embedder: Embedder | None = None
-    """``None``: earlier turns are not searched again."""
+    """``None``: earlier turns are searched by their words alone."""
     default_output_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def plan(self, name: str) -> Plan:

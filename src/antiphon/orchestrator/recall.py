@@ -25,13 +25,13 @@ class _Entry:
 
     lengths: dict[MessageId, int] = field(default_factory=dict[MessageId, int])
     passages: dict[MessageId, tuple[Passage, ...]] = field(default_factory=dict[MessageId, tuple[Passage, ...]])
-    vectors: dict[MessageId, tuple[Sequence[float], ...]] = field(default_factory=dict[MessageId, tuple[Sequence[float], ...]])
+    vectors: dict[MessageId, tuple[bytes, ...]] = field(default_factory=dict[MessageId, tuple[bytes, ...]])
 
 
 class Recall:
-    """Blocking, and safe to use from several threads: ``learn`` before ``search``."""
+    """Blocking, and safe to use from several threads: ``learn`` before ``search``. Without an embedder it goes by words alone."""
 
-    def __init__(self, embedder: Embedder, conversations: int = _CONVERSATIONS) -> None:
+    def __init__(self, embedder: Embedder | None, conversations: int = _CONVERSATIONS) -> None:
         self._embedder = embedder
         self._most = conversations
         self._entries: OrderedDict[ConversationId, _Entry] = OrderedDict()
@@ -50,7 +50,7 @@ class Recall:
             entry = self._entry(conversation_id)
             new = [message for message in messages if entry.lengths.get(message.id) != len(message.content)]
         made = [(message, passages_of(message.id, message.role, message.content) if _counts(message) else ()) for message in new]
-        vectors = iter(self._embedder.embed([passage.text for _, passages in made for passage in passages]))
+        vectors = iter(self._embed([passage.text for _, passages in made for passage in passages]))
         with self._lock:
             for message, passages in made:
                 entry.lengths[message.id] = len(message.content)
@@ -74,7 +74,8 @@ class Recall:
             vectors = [vector for message_id in read for vector in entry.vectors[message_id]]
         if not passages:
             return ()
-        return choose(question, passages, self._embedder.cosines(question, vectors), at_most=at_most, count=count)
+        cosines = [0.0] * len(vectors) if self._embedder is None else self._embedder.cosines(question, vectors)
+        return choose(question, passages, cosines, at_most=at_most, count=count)
 
     def forget(self, conversation_id: ConversationId) -> None:
         """Keep nothing of a conversation that was deleted."""
@@ -88,6 +89,9 @@ class Recall:
             for entry in self._entries.values():
                 assert entry.lengths.keys() == entry.passages.keys() == entry.vectors.keys()
                 assert all(len(entry.passages[name]) == len(entry.vectors[name]) for name in entry.passages)
+
+    def _embed(self, texts: Sequence[str]) -> Sequence[bytes]:
+        return [b""] * len(texts) if self._embedder is None else self._embedder.embed(texts)
 
     def _entry(self, conversation_id: ConversationId) -> _Entry:
         entry = self._entries.get(conversation_id)

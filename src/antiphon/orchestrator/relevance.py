@@ -1,7 +1,9 @@
 """Which earlier passages a message refers to. Pure: words and vectors in, a choice out.
 
 Two measures are joined: how many of the message's rarer words a passage holds (BM25, S. Robertson and H. Zaragoza, The Probabilistic
-Relevance Framework, 2009), and how near the two are in meaning (cosine of embeddings).
+Relevance Framework, 2009), and how near the two are in meaning (cosine of embeddings). A message that speaks of the speaker, or of
+what was said before, looks first for what the speaker has told; any other one has to be near indeed. An earlier question seldom holds
+an answer.
 """
 
 from __future__ import annotations
@@ -20,9 +22,16 @@ PASSAGE_CHARACTERS = 320
 _K1, _B = 1.2, 0.75
 _LEAST_COSINE = 0.2
 _WORD_WEIGHT = 0.12
-_LEAST_SCORE = 0.3
-_WITHIN_OF_BEST = 0.5
-_MOST_SNIPPETS = 12
+_TOLD_WEIGHT = 0.3
+_QUESTION_WEIGHT = 0.4
+_LEAST_SCORE = 0.5
+_LEAST_SCORE_PERSONAL = 0.25
+_WITHIN_OF_BEST = 0.4
+_MOST_SNIPPETS = 8
+_PERSONAL = re.compile(
+    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours|again|earlier|before|said|told|mentioned|remember|remind)\b", re.IGNORECASE
+)
+_SPEAKER = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _BREAK = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _COMMON = frozenset(
@@ -80,13 +89,15 @@ def choose(
 
     ``cosines`` are those of the question with each passage. None where nothing comes near.
     """
-    scores = _scores(content_words(question), passages, cosines)
+    personal = _PERSONAL.search(question) is not None
+    scores = _scores(content_words(question), passages, cosines, personal=personal)
     order = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
     best = scores[order[0]] if order else 0.0
+    least = max(_LEAST_SCORE_PERSONAL if personal else _LEAST_SCORE, best * _WITHIN_OF_BEST)
     chosen: list[int] = []
     left = at_most
     for index in order[:_MOST_SNIPPETS]:
-        if scores[index] < max(_LEAST_SCORE, best * _WITHIN_OF_BEST):
+        if scores[index] < least:
             break
         tokens = count(_snippet(passages[index]))
         if tokens <= left:
@@ -95,7 +106,7 @@ def choose(
     return tuple(_snippet(passages[index]) for index in sorted(chosen))
 
 
-def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence[float]) -> list[float]:
+def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence[float], *, personal: bool) -> list[float]:
     holding = Counter(word for passage in passages for word in set(passage.words))
     average = sum(len(passage.words) for passage in passages) / len(passages) if passages else 1.0
     weights = {word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5)) for word in set(asked) if word in holding}
@@ -107,6 +118,10 @@ def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence
             length = _K1 * (1 - _B + _B * len(passage.words) / average)
             matched = sum(weight * counted[word] * (_K1 + 1) / (counted[word] + length) for word, weight in weights.items())
             score += _WORD_WEIGHT * matched
+        if passage.text.endswith("?"):
+            score *= _QUESTION_WEIGHT
+        elif personal and passage.role is Role.USER and _SPEAKER.search(passage.text) is not None:
+            score += _TOLD_WEIGHT
         scores.append(score)
     return scores
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,6 +56,8 @@ class Runner:
         self._grid = Grid(ports.clock, ports.timing.coalesce_ms / 1000)
         self.readers = Readers(ports.clock)
         self.planner = PromptPlanner(ports)
+        self.on_end: Callable[[Generation], None] = _nothing
+        """Told of each generation of ours that is over, whichever way it ended."""
         self._runs: dict[GenerationId, _Run] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._sweep_now = asyncio.Event()
@@ -237,6 +239,8 @@ class Runner:
             run.control.live.settle()
             run.holding.__exit__(None, None, None)
             del self._runs[generation_id]
+            if run.generation is not None and not self._draining:
+                self.on_end(run.generation)
             if self._turned_away:
                 self._turned_away = False
                 self._sweep_now.set()
@@ -296,3 +300,7 @@ async def _wait_for(runs: Iterable[_Run], timeout_s: float) -> None:
     tasks = [run.task for run in runs if run.task is not None and not run.task.done()]
     if tasks:
         await asyncio.wait(tasks, timeout=timeout_s)
+
+
+def _nothing(_generation: Generation) -> None:
+    pass

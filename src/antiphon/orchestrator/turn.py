@@ -184,8 +184,8 @@ class Turn:
         """What the model is not given whole, to be said at once; ``None`` where that cannot be told now."""
         try:
             answer = await self._ports.conversations.message(self._owner, self._generation.message_id)
-        except AntiphonError as error:
-            log.warning("context_not_told", generation_id=self._generation.id, code=error.code)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason to disturb the answer
+            log.warning("context_not_told", generation_id=self._generation.id, error=type(error).__name__)
             return None
         return read_context(answer.prompt)
 

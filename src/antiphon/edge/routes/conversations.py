@@ -122,6 +122,7 @@ async def change_conversation(
 async def delete_conversation(conversation_id: ConversationPath, owner: OwnerOf, services: Services) -> Response:
     """Hide a conversation at once and stop what is being written in it."""
     running = await services.conversations.delete(owner, conversation_id, now=services.clock.now())
+    services.background.cancel(owner, conversation_id)
     await services.runner.stop_and_wait(running)
     return Response(status_code=204)
 

@@ -1,0 +1,252 @@
+"""Work after an answer: done when there is time, never in the way, gone with its conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from antiphon.app.system import SystemClock
+from antiphon.core.errors import EngineFailed
+from antiphon.core.generation import FinishReason, GenerationStatus, TurnParams
+from antiphon.core.messages import Message, MessageStatus, TitleSource
+from antiphon.core.telemetry import NullTelemetry
+from antiphon.core.tenancy import Band
+from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Tokens
+from antiphon.inference.gateway import Gateway
+from antiphon.orchestrator import background as work
+from antiphon.orchestrator.background import Background, BackgroundSettings
+from antiphon.stores.conversations.base import ConversationPatch
+from tests.orchestrator.conftest import reference_pool
+from tests.orchestrator.stage import Stage
+
+ANSWER = TurnParams(max_tokens=30)
+LONG = "of some length " * 5
+BY_MODEL = BackgroundSettings(summaries="model")
+
+
+class Says:
+    """A real gateway whose requests of the lowest band are answered with ``text``: a model's whims cannot be had on demand."""
+
+    def __init__(self, gateway: Gateway, text: str | Exception, *, after_s: float = 0.0) -> None:
+        self._gateway = gateway
+        self._text = text
+        self._after_s = after_s
+        self.requests: list[EngineRequest] = []
+        self.closed = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gateway, name)
+
+    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncIterator[EngineEvent]:
+        if request.band is not Band.BATCH:
+            async for event in self._gateway.stream(pool, request, deadline_s=deadline_s):
+                yield event
+            return
+        self.requests.append(request)
+        try:
+            await asyncio.sleep(self._after_s)
+            if isinstance(self._text, Exception):
+                raise self._text
+            yield Tokens((1,), self._text)
+            yield Finished(FinishReason.STOP, EngineUsage(1, 0, 1, 0, 0, 0, 0))
+        finally:
+            self.closed += 1
+
+
+@pytest.fixture(scope="module")
+async def gateway() -> AsyncIterator[Gateway]:
+    with tempfile.TemporaryDirectory(prefix="back") as folder:
+        gateway = Gateway(
+            [reference_pool(name, 0.0, "ascii") for name in ("quick", "slow")], SystemClock(), NullTelemetry(), runtime_dir=Path(folder)
+        )
+        await gateway.start()
+        try:
+            await gateway.wait_ready(30)
+            yield gateway
+        finally:
+            await gateway.close()
+
+
+@asynccontextmanager
+async def working(gateway: object, settings: BackgroundSettings) -> AsyncIterator[tuple[Stage, Background]]:
+    stage = Stage(gateway)  # type: ignore[arg-type]
+    background = Background(stage.ports, stage.runner.planner, settings)
+    stage.runner.on_end = background.after
+    task = asyncio.create_task(background.run_for_ever())
+    await stage.runner.start()
+    try:
+        yield stage, background
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await stage.close()
+
+
+async def settled(background: Background) -> None:
+    async with asyncio.timeout(10):
+        while not background.idle:
+            await asyncio.sleep(0.01)
+
+
+async def ask(stage: Stage, conversation_id: object, text: str) -> Message:
+    accepted = await stage.send(conversation_id, text, params=ANSWER)  # type: ignore[arg-type]
+    generation = await stage.ended(accepted.generation_id)
+    assert generation.status is GenerationStatus.COMPLETE
+    async with asyncio.timeout(5):
+        while stage.runner.running:
+            await asyncio.sleep(0.002)
+    return await stage.message(accepted.message_id)
+
+
+async def talk(stage: Stage, background: Background, turns: int = 12) -> list[Message]:
+    conversation_id = await stage.conversation()
+    answers: list[Message] = []
+    for number in range(turns):
+        answers.append(await ask(stage, conversation_id, f"My number {number} is {LONG}"))
+        await settled(background)
+    return answers
+
+
+async def test_a_title_comes_after_the_first_answer_and_only_then(gateway: Gateway) -> None:
+    says = Says(gateway, '"Boiling an egg"')
+    async with working(says, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg well, and for how many minutes?")
+        await settled(background)
+        head = await stage.conversations.get(stage.owner, conversation_id)
+        assert (head.title, head.title_source) == ("Boiling an egg", TitleSource.AUTO)
+        await ask(stage, conversation_id, "And two?")
+        await settled(background)
+        assert len(says.requests) == 1
+        assert (says.requests[0].band, says.requests[0].sampling.max_tokens) == (Band.BATCH, 24)
+
+
+@pytest.mark.parametrize("text", ["", "war and peace and love", EngineFailed("gone"), RuntimeError("a bug")])
+async def test_without_a_good_title_the_first_words_stay(gateway: Gateway, text: str | Exception) -> None:
+    async with working(Says(gateway, text), BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        await settled(background)
+        assert (await stage.conversations.get(stage.owner, conversation_id)).title == "How do I boil an egg?"
+
+
+async def test_a_title_given_by_the_user_meanwhile_stays(gateway: Gateway) -> None:
+    says = Says(gateway, "Boiling an egg", after_s=0.2)
+    async with working(says, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        async with asyncio.timeout(5):
+            while not says.requests:
+                await asyncio.sleep(0.005)
+        await stage.conversations.update(stage.owner, conversation_id, ConversationPatch(title="Mine"), now=stage.clock.now())
+        await settled(background)
+        assert (await stage.conversations.get(stage.owner, conversation_id)).title == "Mine"
+
+
+async def test_work_ends_with_its_conversation(gateway: Gateway) -> None:
+    says = Says(gateway, "Boiling an egg", after_s=30)
+    async with working(says, BackgroundSettings()) as (stage, background):
+        first, second = await stage.conversation(), await stage.conversation()
+        for conversation_id in (first, second):
+            await ask(stage, conversation_id, "How do I boil an egg?")
+        async with asyncio.timeout(5):
+            while not says.requests:
+                await asyncio.sleep(0.005)
+        await stage.conversations.delete(stage.owner, first, now=stage.clock.now())
+        background.cancel(stage.owner, first)
+        async with asyncio.timeout(5):
+            while len(says.requests) < 2:
+                await asyncio.sleep(0.005)
+        assert says.closed == 1
+        background.cancel(stage.owner)
+        await settled(background)
+        assert says.closed == 2
+
+
+async def test_temporary_and_failed_turns_need_no_work(gateway: Gateway) -> None:
+    says = Says(gateway, "x")
+    async with working(says, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        head = stage.state.conversations[conversation_id]
+        stage.state.conversations[conversation_id] = replace(head, temporary=True)
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        await settled(background)
+        other = await stage.conversation()
+        accepted = await stage.send(other, "hello", model="slow", params=ANSWER)
+        await stage.runner.cancel(stage.owner, accepted.generation_id)
+        await settled(background)
+        assert says.requests == []
+
+
+async def test_a_summary_is_there_before_the_trim_that_needs_it(gateway: Gateway) -> None:
+    async with working(gateway, BackgroundSettings(titles="words")) as (stage, background):
+        answers = await talk(stage, background)
+        trims = [answer.prompt for answer in answers if answer.prompt is not None and answer.prompt.trimmed]
+        assert trims
+        summaries = await stage.ports.prompts.summaries(stage.owner, answers[0].conversation_id)
+        made = {summary.through: summary.created_at for summary in summaries}
+        for record in trims:
+            assert record.summary is not None
+            assert made[record.summary] < next(one for one in answers if one.prompt == record).created_at
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("The user counts numbers of some length for a long while.", "quick"),
+        ("", "extract"),
+        ("is of some length of some length of some length", "extract"),
+        (EngineFailed("gone"), "extract"),
+    ],
+)
+async def test_whatever_the_summariser_does_there_is_a_summary(gateway: Gateway, text: str | Exception, source: str) -> None:
+    settings = BackgroundSettings(titles="words", summaries="model", pool="quick")
+    async with working(Says(gateway, text), settings) as (stage, background):
+        answers = await talk(stage, background)
+        summaries = await stage.ports.prompts.summaries(stage.owner, answers[0].conversation_id)
+        assert {summary.source for summary in summaries} == {source}
+        assert all(answer.status is MessageStatus.COMPLETE for answer in answers)
+
+
+async def test_a_slow_summariser_delays_nobody(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_DEADLINE_S", 0.3)
+    says = Says(gateway, "too late to matter at all", after_s=30)
+    async with working(says, replace(BY_MODEL, titles="words")) as (stage, background):
+        conversation_id = await stage.conversation()
+        answers = [await ask(stage, conversation_id, f"My number {number} is {LONG}") for number in range(12)]
+        await settled(background)
+        assert says.requests
+        assert any(answer.prompt is not None and answer.prompt.summary is not None for answer in answers)
+        summaries = await stage.ports.prompts.summaries(stage.owner, conversation_id)
+        assert {summary.source for summary in summaries} == {"extract"}
+
+
+async def test_a_summariser_whose_replica_is_killed_harms_no_chat(gateway: Gateway) -> None:
+    settings = BackgroundSettings(titles="model", summaries="model", pool="slow")
+    async with working(gateway, settings) as (stage, background):
+        conversation_id = await stage.conversation()
+        for number in range(12):
+            if number == 6:
+                os.kill(gateway.replicas("slow")[0].pid or 0, signal.SIGKILL)
+            await ask(stage, conversation_id, f"My number {number} is {LONG}")
+        await settled(background)
+        assert (await ask(stage, conversation_id, "and now?")).status is MessageStatus.COMPLETE
+
+
+async def test_a_title_takes_nothing_from_its_chats_cache(gateway: Gateway) -> None:
+    async with working(gateway, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        first = await ask(stage, conversation_id, "hello " * 60)
+        await settled(background)
+        second = await ask(stage, conversation_id, "and now?")
+        assert first.prompt_tokens is not None
+        assert second.cached_tokens is not None
+        assert second.cached_tokens >= 0.9 * first.prompt_tokens

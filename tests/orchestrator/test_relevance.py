@@ -1,0 +1,112 @@
+"""Earlier words are found again when they are meant, and left alone when they are not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.messages import Message, MessageStatus, Role, Snippet
+from antiphon.engines.static_embedding import StaticEmbedder
+from antiphon.orchestrator.recall import Recall
+from antiphon.orchestrator.relevance import PASSAGE_CHARACTERS, choose, content_words, passages_of
+from benchmarks.context_cases import FILLERS, cases
+
+CONVERSATION = ConversationId("conv_1")
+EMBEDDER = StaticEmbedder()
+
+
+def message(number: int, role: Role, content: str) -> Message:
+    status, now = MessageStatus.COMPLETE, datetime(2026, 1, 1, tzinfo=UTC)
+    return Message(MessageId(f"msg_{number}"), CONVERSATION, None, role, content, status, now)
+
+
+def conversation(*told: str) -> list[Message]:
+    """What was told, spread over small talk."""
+    said: list[Message] = []
+    for index, (question, answer) in enumerate(FILLERS):
+        for text in told[index // 8 : index // 8 + 1] if index % 8 == 1 else ():
+            said.append(message(len(said), Role.USER, text))
+            said.append(message(len(said), Role.ASSISTANT, "Noted."))
+        said.append(message(len(said), Role.USER, question))
+        said.append(message(len(said), Role.ASSISTANT, answer))
+    return said
+
+
+def by_characters(snippet: Snippet) -> int:
+    return len(snippet.text) // 4 + 8
+
+
+def found(recall: Recall, said: list[Message], question: str, at_most: int = 600) -> list[str]:
+    recall.learn(CONVERSATION, said)
+    ids = [one.id for one in said]
+    return [one.text for one in recall.search(CONVERSATION, ids, question, at_most=at_most, count=by_characters)]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_written_facts_are_found(shared: bool) -> None:
+    asked = [case for case in cases() if case.shared_words is shared]
+    hits = [case.fact in found(Recall(EMBEDDER), conversation(case.fact, *case.distractors), case.question) for case in asked]
+    assert sum(hits) >= 0.9 * len(asked)
+
+
+def test_the_cases_are_what_they_say() -> None:
+    common = [len(set(content_words(case.fact)) & set(content_words(case.question))) for case in cases() if not case.shared_words]
+    assert len(common) == 25
+    assert max(common) <= 1
+
+
+def test_words_alone_find_what_shares_words() -> None:
+    asked = [case for case in cases() if case.shared_words]
+    hits = [case.fact in found(Recall(None), conversation(case.fact, *case.distractors), case.question) for case in asked]
+    assert sum(hits) >= 0.9 * len(asked)
+
+
+@pytest.mark.parametrize("question", ["What is a monad?", "Write a limerick about rain.", "How tall is the Eiffel Tower?", "ok", "🙂", ""])
+def test_nothing_comes_back_that_nobody_meant(question: str) -> None:
+    assert found(Recall(EMBEDDER), conversation("My dog is called Pixel."), question) == []
+
+
+def test_snippets_keep_to_their_budget_and_order() -> None:
+    said = [message(number, Role.USER, f"My number {number} is {number * 111}.") for number in range(40)]
+    texts = found(Recall(EMBEDDER), said, "Which numbers are my numbers?", at_most=100)
+    assert 0 < sum(len(text) // 4 + 8 for text in texts) <= 100
+    assert texts == sorted(texts, key=lambda text: int(text.split()[2]))
+
+
+def test_a_text_that_grew_is_read_again() -> None:
+    recall = Recall(EMBEDDER)
+    assert recall.missing(CONVERSATION, [MessageId("msg_0")]) == (MessageId("msg_0"),)
+    assert found(recall, [message(0, Role.USER, "My dog is")], "What is my dog called?") == ["My dog is"]
+    assert recall.missing(CONVERSATION, [MessageId("msg_0")]) == ()
+    assert found(recall, [message(0, Role.USER, "My dog is called Pixel.")], "What is my dog called?") == ["My dog is called Pixel."]
+    recall.check()
+    recall.forget(CONVERSATION)
+    assert recall.missing(CONVERSATION, [MessageId("msg_0")]) == (MessageId("msg_0"),)
+
+
+def test_only_the_conversations_used_last_are_kept() -> None:
+    recall = Recall(None, conversations=2)
+    for number in range(4):
+        recall.learn(ConversationId(f"conv_{number}"), [message(0, Role.USER, "hello world")])
+        recall.check()
+    assert recall.missing(ConversationId("conv_3"), [MessageId("msg_0")]) == ()
+    assert recall.missing(ConversationId("conv_0"), [MessageId("msg_0")]) != ()
+
+
+@given(st.text(max_size=2000))
+def test_passages_are_short(text: str) -> None:
+    passages = passages_of(MessageId("msg_0"), Role.USER, text)
+    assert all(len(passage.text) <= PASSAGE_CHARACTERS + 1 for passage in passages)
+    words = [word for passage in passages for word in passage.words]
+    assert set(words) <= set(content_words(" ".join(passage.text for passage in passages)))
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=6))
+def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
+    passages = [passage for number, text in enumerate(said) for passage in passages_of(MessageId(f"msg_{number}"), Role.USER, text)]
+    chosen = choose(question, passages, [0.3] * len(passages), at_most=50, count=by_characters)
+    assert sum(map(by_characters, chosen)) <= 50
