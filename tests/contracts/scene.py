@@ -45,6 +45,9 @@ from antiphon.stores.shares.base import Shares
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.usage.base import Ledger, Outbox
+from antiphon.stores.usage.memory import MemoryLedger, MemoryOutbox
+from antiphon.stores.usage.sql import SqlLedger, SqlOutbox
 from tests.ids import CountingIds
 
 
@@ -73,6 +76,8 @@ def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Sc
         MemoryCustody(state),
         MemoryPrompts(state),
         MemoryPersonalTexts(state),
+        MemoryOutbox(state),
+        MemoryLedger(),
     )
 
 
@@ -88,6 +93,8 @@ def sql_scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene
         SqlCustody(db),
         SqlPrompts(db),
         SqlPersonalTexts(db),
+        SqlOutbox(db),
+        SqlLedger(db),
     )
 
 
@@ -102,6 +109,8 @@ class Scene:
     custody: Custody
     prompts: Prompts
     personal: PersonalTexts
+    outbox: Outbox
+    ledger: Ledger
     leases: timedelta = field(default=timedelta(seconds=10))
 
     async def tenant(self, name: str = "acme") -> Tenant:

@@ -44,6 +44,7 @@ async def test_a_turn_is_two_messages_and_a_generation(scene: Scene) -> None:
     after = await scene.conversations.get(owner, head.id)
     assert (after.current_leaf_id, after.version, after.title) == (answer.id, 2, "What is a tree?")
     assert await scene.generations.count_open() == 1
+    assert await scene.generations.opened(limit=5) == (generation,)
 
 
 async def test_the_stores_clock_is_aware_and_does_not_run_backwards(scene: Scene) -> None:

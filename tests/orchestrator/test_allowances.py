@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.allowance import Customer, Serving, limits_of
 from antiphon.core.clock import ManualClock, from_ms
 from antiphon.core.errors import ConcurrencyLimited, Conflict, Limited, QuotaExhausted, RateLimited, Refused
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
@@ -19,7 +20,7 @@ from antiphon.core.money import Price, PriceList
 from antiphon.core.plans import MessageCap, Plan
 from antiphon.engines.base import PromptMessage
 from antiphon.inference.gateway import Gateway
-from antiphon.orchestrator.allowances import Allowances, Customer, Ended, Serving, limits_of
+from antiphon.orchestrator.allowances import Allowances, Ended
 from antiphon.orchestrator.completion import CompletionRequest
 from antiphon.stores.generations.base import Accepted
 from antiphon.stores.limits.memory import MemoryLimiter

@@ -18,7 +18,9 @@ from antiphon.core.prompts import Memory, Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Feedback, Owner
 from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
+from antiphon.stores.usage.base import TotalsQuestion
 from tests.contracts.scene import Scene
+from tests.contracts.test_usage import record
 
 ACROSS_TENANTS = {
     "count_open": "how busy the server is",
@@ -27,6 +29,8 @@ ACROSS_TENANTS = {
     "end_session": "a secret",
     "ensure_owner": "the first start",
     "find_replay": "the key's scope names the tenant",
+    "ledger": "an account of all tenants, for the server's owner and for limits at a start",
+    "outbox": "the relay carries every tenant's records",
     "key": "a public id that says whose it is",
     "purge": "what is due, whosever it is",
     "redeem_link": "a secret",
@@ -91,8 +95,23 @@ async def test_every_statement_names_its_tenant(scene: Scene) -> None:
         await use_conversations_and_generations(scene)
         await use_prompts_and_personal_texts(scene)
         await use_shares_and_custody(scene)
+        await use_outbox_and_ledger(scene)
     assert refused == []
     assert used == set(ACROSS_TENANTS)
+
+
+async def use_outbox_and_ledger(scene: Scene) -> None:
+    entries = await scene.outbox.unsent(limit=10)
+    await scene.outbox.mark_refused([entry.number for entry in entries])
+    await scene.outbox.mark_sent([entry.number for entry in entries], now=scene.clock.now())
+    await scene.outbox.drop_sent(before=scene.clock.now(), limit=10)
+    await scene.outbox.waiting()
+    now, tenant_id = scene.clock.now(), TenantId("tenant_1")
+    await scene.ledger.put([record(1), record(2)])
+    await scene.ledger.recent(since=now)
+    await scene.ledger.records(tenant_id, since=now, limit=3)
+    for whose in (None, tenant_id):
+        await scene.ledger.totals(TotalsQuestion(now, now, ("user", "day"), whose))
 
 
 async def use_accounts(scene: Scene) -> None:
@@ -134,6 +153,7 @@ async def use_conversations_and_generations(scene: Scene) -> None:
     await generations.finalise(scene.end(turn, 1, "half", finish_reason="length"))
     await generations.get(owner, turn.generation_id)
     await generations.count_open()
+    await generations.opened(limit=5)
     await generations.now()
     more = await generations.accept(scene.turn(owner, head.id, ContinueMessage(turn.message_id)))
     await scene.finish(more)

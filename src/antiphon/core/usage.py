@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+from typing import cast
 
 from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation, Usage
@@ -86,6 +87,70 @@ def usage_json(record: UsageRecord) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+
+
+class UnreadableRecord(ValueError):
+    """Text that is no usage record."""
+
+
+def usage_record(text: str) -> UsageRecord:
+    """The inverse of ``usage_json``; keys that it does not know are ignored. Raises ``UnreadableRecord``."""
+    try:
+        found: object = json.loads(text)
+        if not isinstance(found, dict):
+            raise UnreadableRecord("not an object")
+        values = cast("dict[str, object]", found)
+        cost, finished_at = _optional(values, "cost"), datetime.fromisoformat(_text(values, "finished_at"))
+        if finished_at.tzinfo is None or (cost is not None and not Decimal(cost).is_finite()):
+            raise UnreadableRecord("a time without its zone, or a cost that is no amount")
+        key_id, conversation_id = _optional(values, "key_id"), _optional(values, "conversation_id")
+        return UsageRecord(
+            generation_id=GenerationId(_text(values, "generation_id")),
+            tenant_id=TenantId(_text(values, "tenant_id")),
+            user_id=UserId(_text(values, "user_id")),
+            key_id=None if key_id is None else KeyId(key_id),
+            conversation_id=None if conversation_id is None else ConversationId(conversation_id),
+            model=_text(values, "model"),
+            requested_model=_text(values, "requested_model"),
+            pool=_text(values, "pool"),
+            release=_optional(values, "release"),
+            plan=_text(values, "plan"),
+            usage=Usage(
+                prompt_tokens=_count(values, "prompt_tokens"),
+                cached_tokens=_count(values, "cached_tokens"),
+                output_tokens=_count(values, "output_tokens"),
+                queued_ms=_count(values, "queued_ms"),
+                prefill_ms=_count(values, "prefill_ms"),
+                decode_ms=_count(values, "decode_ms"),
+                accelerator_ms=_count(values, "accelerator_ms"),
+                cost=None if cost is None else Decimal(cost),
+            ),
+            finish_reason=_optional(values, "finish_reason"),
+            estimated=values["estimated"] is True,
+            finished_at=finished_at,
+        )
+    except UnreadableRecord:
+        raise
+    except (ValueError, KeyError, InvalidOperation, RecursionError) as error:
+        raise UnreadableRecord(f"{type(error).__name__}: {error}") from error
+
+
+def _text(values: dict[str, object], key: str) -> str:
+    value = values[key]
+    if not isinstance(value, str):
+        raise UnreadableRecord(f"{key} is no text")
+    return value
+
+
+def _optional(values: dict[str, object], key: str) -> str | None:
+    return None if values.get(key) is None else _text(values, key)
+
+
+def _count(values: dict[str, object], key: str) -> int:
+    value = values[key]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+        raise UnreadableRecord(f"{key} is no count")
+    return value
 
 
 def money(amount: Decimal | None) -> str | None:

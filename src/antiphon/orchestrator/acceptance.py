@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import structlog
 
+from antiphon.core.allowance import Customer, Serving
 from antiphon.core.errors import (
     AntiphonError,
     Draining,
@@ -33,7 +34,6 @@ from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
 from antiphon.inference.admission import Shed
 from antiphon.inference.fleet import PoolStatus
-from antiphon.orchestrator.allowances import Customer, Serving
 from antiphon.orchestrator.keyed_lock import KeyedLock
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PlannedPrompt

@@ -12,26 +12,25 @@ from decimal import Decimal
 
 import structlog
 
-from antiphon.core.clock import Clock, to_ms
+from antiphon.core.allowance import Customer, Serving, limits_of
+from antiphon.core.clock import Clock
 from antiphon.core.errors import AntiphonError, ConcurrencyLimited, Limited, QuotaExhausted, RateLimited
 from antiphon.core.generation import Generation, GenerationStatus, Usage
-from antiphon.core.ids import GenerationId, KeyId, TenantId, UserId
+from antiphon.core.ids import GenerationId, TenantId, UserId
 from antiphon.core.limits import (
     Budget,
     Cap,
     Concurrency,
     Exhausted,
     Limit,
-    Measure,
     Outcome,
     Rate,
     Reservation,
     Standing,
     TenantTerms,
 )
-from antiphon.core.money import PriceList, month_of, nanos_of, of_nanos
+from antiphon.core.money import PriceList, nanos_of, of_nanos
 from antiphon.core.plans import Plan
-from antiphon.core.tenancy import Principal
 from antiphon.inference.output_length import OutputLengths
 from antiphon.stores.limits.base import Limiter
 
@@ -41,28 +40,6 @@ log = structlog.get_logger(__name__)
 def no_terms(_tenant_id: TenantId, _user_id: UserId) -> TenantTerms:
     """Nothing holds for a tenant as a whole, and nobody is throttled."""
     return TenantTerms()
-
-
-@dataclass(frozen=True, slots=True)
-class Customer:
-    """Whose allowance it is."""
-
-    tenant_id: TenantId
-    user_id: UserId
-    key_id: KeyId | None
-    plan: Plan
-
-    @staticmethod
-    def of(principal: Principal, plan: Plan) -> Customer:
-        return Customer(principal.tenant_id, principal.user_id, principal.key_id, plan)
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """Which pool serves which model."""
-
-    pool: str
-    model: str
 
 
 @dataclass(slots=True)
@@ -152,28 +129,6 @@ def customer_of(generation: Generation, plan: Plan) -> Customer:
     return Customer(generation.tenant_id, generation.user_id, generation.key_id, plan)
 
 
-def limits_of(customer: Customer, serving: Serving, terms: TenantTerms, now: datetime) -> tuple[Limit, ...]:
-    """Every limit that a turn of ``customer`` served by ``serving`` is under: the user's, the key's, the tenant's."""
-    plan, user = customer.plan, f"user:{customer.user_id}"
-    throttle = terms.throttle
-    limits: list[Limit] = [
-        Rate(user, Measure.TOKENS, max(1, plan.tokens_per_minute // throttle)),
-        Rate(user, Measure.REQUESTS, max(1, plan.requests_per_minute // throttle)),
-        Concurrency(user, max(1, plan.concurrency // throttle)),
-    ]
-    limits += [
-        Cap(user, cap.model, cap.messages, cap.window_seconds * 1000) for cap in plan.caps if cap.model in {serving.pool, serving.model}
-    ]
-    if customer.key_id is not None:
-        key = f"key:{customer.key_id}"
-        limits += _rates(key, plan.key_tokens_per_minute, plan.key_requests_per_minute)
-    limits += _rates("tenant", terms.tokens_per_minute, terms.requests_per_minute)
-    if terms.monthly_budget is not None:
-        period, ends = month_of(now)
-        limits.append(Budget("tenant", period, nanos_of(terms.monthly_budget), to_ms(ends) - to_ms(now)))
-    return tuple(limits)
-
-
 def outcome_of(tenant_id: TenantId, ended: Ended, limits: tuple[Limit, ...]) -> Outcome:
     """What the limiter is told; a turn that failed without a token counts for nothing."""
     usage = ended.usage
@@ -201,12 +156,6 @@ def refusal_of(verdict: Exhausted) -> Limited:
         case Budget():
             text = f"{whose} has spent its budget of {_amount(limit.most_nanos)} for {limit.period}."
             return QuotaExhausted(text, retry_after_ms=wait_ms, standings=verdict.standings)
-
-
-def _rates(subject: str, tokens_per_minute: int, requests_per_minute: int) -> list[Limit]:
-    """0 is no limit."""
-    pairs = ((Measure.TOKENS, tokens_per_minute), (Measure.REQUESTS, requests_per_minute))
-    return [Rate(subject, measure, most) for measure, most in pairs if most > 0]
 
 
 def _count(number: int, noun: str) -> str:

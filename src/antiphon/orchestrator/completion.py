@@ -11,6 +11,7 @@ from typing import Self
 
 import structlog
 
+from antiphon.core.allowance import Customer, Serving
 from antiphon.core.errors import Draining, FieldFault, HighDemand, InvalidRequest, NoCapacity, PromptTooLong
 from antiphon.core.events import Queued
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
@@ -22,7 +23,7 @@ from antiphon.core.tenancy import Principal
 from antiphon.core.usage import UsageRecord, usage_json
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
 from antiphon.inference.admission import Shed
-from antiphon.orchestrator.allowances import Customer, Ended, Serving
+from antiphon.orchestrator.allowances import Ended
 from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import structlog
 
+from antiphon.core.allowance import Serving
 from antiphon.core.errors import (
     AntiphonError,
     Deleted,
@@ -35,7 +36,7 @@ from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import PoolStatus
-from antiphon.orchestrator.allowances import Ended, Serving, customer_of
+from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
 from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event

@@ -62,6 +62,8 @@ class OutboxRow:
     dedup_key: str
     payload: str
     created_at: datetime
+    sent_at: datetime | None = None
+    attempts: int = 0
 
 
 @dataclass(slots=True)

@@ -150,6 +150,9 @@ class TemporaryGenerations:
         fleeting = await self._fleeting.due(now=now, limit=limit)
         return (*fleeting, *await self._durable.due(now=now, limit=limit))[:limit]
 
+    async def opened(self, *, limit: int) -> tuple[Generation, ...]:
+        return (*await self._fleeting.opened(limit=limit), *await self._durable.opened(limit=limit))[:limit]
+
     async def count_open(self) -> int:
         return await self._fleeting.count_open() + await self._durable.count_open()
 

@@ -81,8 +81,8 @@ class Custody(Protocol):
         """Newest first. Raises ``BadCursor``."""
         ...
 
-    async def record(self, by: Owner, action: str, subject: str, *, now: datetime) -> None:
-        """Add an audit entry; ``subject`` is an id, never users' text."""
+    async def record(self, by: Owner, action: str, subject: str, *, now: datetime, by_server: bool = False) -> None:
+        """Add an audit entry; ``subject`` is an id or a figure, never users' text. ``by_server``: nobody asked for it."""
         ...
 
     async def feedback_page(self, tenant_id: TenantId, *, limit: int, after: str | None) -> FeedbackPage:

@@ -77,8 +77,8 @@ class MemoryCustody:
         listed = [one for one in reversed(self._state.audit) if one.tenant_id == tenant_id and (below is None or one.number < below)]
         return AuditPage(tuple(listed[:limit]), number_cursor_of(listed[limit - 1].number) if len(listed) > limit else None)
 
-    async def record(self, by: Owner, action: str, subject: str, *, now: datetime) -> None:
-        self._state.add_audit(by, action, subject, now)
+    async def record(self, by: Owner, action: str, subject: str, *, now: datetime, by_server: bool = False) -> None:
+        self._state.add_audit(by, action, subject, now, by_server=by_server)
 
     async def feedback_page(self, tenant_id: TenantId, *, limit: int, after: str | None) -> FeedbackPage:
         state = self._state

@@ -126,8 +126,8 @@ class SqlCustody:
         found = [_entry_of(row) for row in await self._db.read(lambda tx: tx.execute(listed).all())]
         return AuditPage(tuple(found[:limit]), number_cursor_of(found[limit - 1].number) if len(found) > limit else None)
 
-    async def record(self, by: Owner, action: str, subject: str, *, now: datetime) -> None:
-        await self._db.write(lambda tx: add_audit(tx, by, action, subject, now))
+    async def record(self, by: Owner, action: str, subject: str, *, now: datetime, by_server: bool = False) -> None:
+        await self._db.write(lambda tx: add_audit(tx, by, action, subject, now, by_server=by_server))
 
     async def feedback_page(self, tenant_id: TenantId, *, limit: int, after: str | None) -> FeedbackPage:
         in_message = sa.and_(

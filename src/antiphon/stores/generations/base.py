@@ -180,6 +180,10 @@ class Generations(Protocol):
         """Generations to claim: ``queued``, or ``running`` with an ended lease, oldest first. Across tenants."""
         ...
 
+    async def opened(self, *, limit: int) -> tuple[Generation, ...]:
+        """Generations that are not terminal, the oldest first. Across tenants."""
+        ...
+
     async def count_open(self) -> int:
         """Generations that are not terminal, across tenants."""
         ...

@@ -129,6 +129,10 @@ class MemoryGenerations:
         due.sort(key=lambda generation: (generation.created_at, generation.id))
         return tuple(generation.id for generation in due[:limit])
 
+    async def opened(self, *, limit: int) -> tuple[Generation, ...]:
+        found = [generation for generation in self._state.generations.values() if not generation.status.terminal]
+        return tuple(sorted(found, key=lambda generation: (generation.created_at, generation.id))[:limit])
+
     async def count_open(self) -> int:
         return sum(not generation.status.terminal for generation in self._state.generations.values())
 

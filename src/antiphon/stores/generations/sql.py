@@ -152,6 +152,10 @@ class SqlGenerations:
         query = sa.select(generations.c.id).where(_open(), _due(now)).order_by(generations.c.created_at, generations.c.id).limit(limit)
         return await self._db.read(lambda tx: tuple(tx.execute(across_tenants(query, "due")).scalars()))
 
+    async def opened(self, *, limit: int) -> tuple[Generation, ...]:
+        query = sa.select(generations).where(_open()).order_by(generations.c.created_at, generations.c.id).limit(limit)
+        return await self._db.read(lambda tx: tuple(rows.generation_of(row) for row in tx.execute(across_tenants(query, "count_open"))))
+
     async def count_open(self) -> int:
         query = sa.select(sa.func.count()).select_from(generations).where(_open())
         return await self._db.read(lambda tx: tx.execute(across_tenants(query, "count_open")).scalar_one())

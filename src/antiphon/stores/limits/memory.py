@@ -27,6 +27,11 @@ class MemoryLimiter:
         for one in sorted(spent, key=lambda one: -one.age_ms):
             self._tally(one.outcome.tenant_id).reconcile(one.outcome, now_ms - one.age_ms)
 
+    def hold(self, reservations: Iterable[Reservation]) -> None:
+        """Hold what was granted before this limiter was made, whatever its limits say now."""
+        for reservation in reservations:
+            self._tally(reservation.tenant_id).hold(reservation, self._now_ms())
+
     async def reserve(self, reservation: Reservation) -> Verdict:
         return self._tally(reservation.tenant_id).reserve(reservation, self._swept_ms())
 

@@ -61,11 +61,17 @@ class Tally:
         longest = max(waits, default=0)
         if longest > 0:
             return Exhausted(reservation.limits[waits.index(longest)], longest, self._standings(reservation.limits, now_ms))
+        self.hold(reservation, now_ms)
+        return Granted(self._standings(reservation.limits, now_ms))
+
+    def hold(self, reservation: Reservation, now_ms: int) -> None:
+        """Hold what is granted already; nothing for a generation that is known."""
+        if reservation.generation_id in self._held or self._is_settled(reservation.generation_id, now_ms):
+            return
         held = _Held(reservation.tokens, reservation.cost_nanos, reservation.limits, now_ms, now_ms + HOLD_MS)
         self._held[reservation.generation_id] = held
         for limit in reservation.limits:
             self._put(limit, reservation.generation_id, held, now_ms)
-        return Granted(self._standings(reservation.limits, now_ms))
 
     def renew(self, generation_id: GenerationId, now_ms: int) -> bool:
         """See ``Limiter.renew``."""
