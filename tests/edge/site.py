@@ -38,6 +38,7 @@ from antiphon.stores.personal.memory import MemoryPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.transfers.memory import MemoryTransfers
+from antiphon.stores.usage.memory import MemoryLedger
 from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
@@ -126,6 +127,8 @@ class Site:
             personal=ports.personal,
             background=self.background,
             gateway=gateway,
+            allowances=ports.allowances,
+            ledger=MemoryLedger(),
             plans=ports.plans,
             clock=self.clock,
             ids=self.ids,

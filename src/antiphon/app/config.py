@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from antiphon.app.money_table import LISTS as MONEY_LISTS
+from antiphon.app.money_table import MoneyConfig, money_of
 from antiphon.app.plan_table import plan_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
@@ -61,19 +63,28 @@ class StoreConfig(UrlConfig):
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsConfig(UrlConfig):
+    """``local_share``: what one server grants of every limit alone, while the shared limits are away."""
+
+    expects_most: bool = False
+    local_share: float = 0.25
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything a process needs to know before it starts. Folders are absolute and need not exist."""
 
     server: ServerConfig
     store: StoreConfig
     log: UrlConfig
-    limits: UrlConfig
+    limits: LimitsConfig
     events: UrlConfig
     timing: Timing
     background: BackgroundSettings
     default_plan: str
     pools: tuple[PoolSpec, ...]
     plans: tuple[Plan, ...]
+    money: MoneyConfig
     data_dir: Path
     models_dir: Path
 
@@ -107,17 +118,19 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
     tables = _tables(raw, faults)
     pools = _pools(raw, faults)
     plans = _plans(raw, pools, faults)
+    money = money_of(raw, {name for pool in pools for name in (pool.name, pool.model)}, faults)
     config = Config(
         server=_server(tables["server"]),
         store=_store(tables["store"], data_dir),
         log=UrlConfig(_url(tables["log"], "journal:", ("journal:", "memory:"))),
-        limits=UrlConfig(_url(tables["limits"], "memory:", ("memory:",))),
-        events=UrlConfig(_url(tables["events"], "local:", ("local:",))),
+        limits=_limits(tables["limits"]),
+        events=UrlConfig(_url(tables["events"], "local:", ("local:", "kafka://"))),
         timing=_timing(tables["timing"]),
         background=_background(tables["background"], pools),
         default_plan=_default_plan(tables["defaults"], plans),
         pools=pools,
         plans=plans,
+        money=money,
         data_dir=data_dir,
         models_dir=_folder(environ.get("ANTIPHON_MODELS"), _xdg("XDG_CACHE_HOME", ".cache", environ) / "antiphon" / "models"),
     )
@@ -145,6 +158,15 @@ def _server(table: Table) -> ServerConfig:
         public_url=public_url,
         next_free_port=not table.has("port"),
     )
+
+
+def _limits(table: Table) -> LimitsConfig:
+    url = _url(table, "memory:", ("memory:", "redis://", "rediss://"))
+    estimate = table.choice("estimate", "expected", ("expected", "most"))
+    share = table.number("local_share", 0.25)
+    if share > 1:
+        table.fault("local_share", "must be at most 1")
+    return LimitsConfig(url, expects_most=estimate == "most", local_share=share)
 
 
 def _store(table: Table, data_dir: Path) -> StoreConfig:
@@ -309,7 +331,7 @@ def _tables(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[st
             faults.append((section, "must be a table"))
             values = {}
         tables[section] = Table(section, cast("Mapping[str, object]", values), faults)
-    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS))
+    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS, *MONEY_LISTS))
     return tables
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon import __version__
+from antiphon.app.accounting_wiring import Accounting, accounting_of
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemIds
@@ -18,7 +19,6 @@ from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.engines.static_embedding import static_embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
-from antiphon.orchestrator.allowances import Allowances
 from antiphon.orchestrator.background import Background
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
@@ -34,7 +34,6 @@ from antiphon.stores.custody.memory import MemoryCustody
 from antiphon.stores.custody.sql import SqlCustody
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.generations.sql import SqlGenerations
-from antiphon.stores.limits.memory import MemoryLimiter
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
@@ -66,6 +65,7 @@ class Server:
     runner: Runner
     accounts: Accounts
     upkeep: Upkeep
+    accounting: Accounting
 
 
 @asynccontextmanager
@@ -118,6 +118,9 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         stack.push_async_callback(log.close)
         conversations = TemporaryConversations(SqlConversations(database), MemoryConversations(state), state)
         plans = {plan.name: plan for plan in config.plans}
+        accounts, custody = SqlAccounts(database), SqlCustody(database)
+        accounting = accounting_of(config, database, accounts, custody, clock, plans=plans)
+        stack.push_async_callback(accounting.close)
         ports = Ports(
             conversations=conversations,
             generations=TemporaryGenerations(SqlGenerations(database), MemoryGenerations(state, clock), state),
@@ -126,7 +129,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             embedder=static_embedder(),
             log=log,
             gateway=gateway,
-            allowances=Allowances(MemoryLimiter(clock), clock),
+            allowances=accounting.allowances,
             plans=plans,
             clock=clock,
             ids=ids,
@@ -134,11 +137,10 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             telemetry=telemetry,
             default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if _ends_by_length(pool)},
         )
+        await accounting.start(ports.generations)
         runner = Runner(ports)
         background = Background(ports, runner.planner, config.background)
         runner.on_end = background.after
-        accounts = SqlAccounts(database)
-        custody = SqlCustody(database)
         services = EdgeServices(
             accounts=accounts,
             conversations=ports.conversations,
@@ -154,6 +156,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             personal=ports.personal,
             background=background,
             gateway=gateway,
+            allowances=accounting.allowances,
+            ledger=accounting.ledger,
             plans=plans,
             clock=clock,
             ids=ids,
@@ -167,7 +171,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         )
         temporary = Temporary(conversations, MemoryCustody(state))
         upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds, temporary=temporary)
-        yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep)
+        yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep, accounting=accounting)
 
 
 def is_loopback(host: str) -> bool:

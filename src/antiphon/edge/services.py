@@ -12,6 +12,7 @@ from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
+from antiphon.orchestrator.allowances import Allowances
 from antiphon.orchestrator.background import Background
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.runner import Runner
@@ -25,6 +26,7 @@ from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.personal.base import PersonalTexts
 from antiphon.stores.shares.base import Shares
 from antiphon.stores.transfers.base import Transfers
+from antiphon.stores.usage.base import Ledger
 
 
 async def _yes() -> bool:
@@ -84,6 +86,8 @@ class EdgeServices:
     background: Background
     personal: PersonalTexts
     gateway: Gateway
+    allowances: Allowances
+    ledger: Ledger
     plans: Mapping[str, Plan]
     clock: Clock
     ids: IdSource

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -24,6 +25,7 @@ from antiphon.stores.usage.base import Ledger, TotalsQuestion
 log = structlog.get_logger(__name__)
 
 _PERIOD_S = 10.0
+_SHORTEST_S = 0.5
 _BEGINNING = datetime(2020, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 1, 1, tzinfo=UTC)
 _NOBODY = UserId("")
@@ -55,11 +57,15 @@ class Terms:
     clock: Clock
     throttle: Callable[[UserId], int] = nobody_slowed
     _terms: Mapping[TenantId, TenantTerms] = field(default_factory=dict[TenantId, TenantTerms])
+    _unknown: asyncio.Event = field(default_factory=asyncio.Event)
     _told: set[tuple[TenantId, str]] = field(default_factory=set[tuple[TenantId, str]])
 
     def of(self, tenant_id: TenantId, user_id: UserId) -> TenantTerms:
         """What holds for a tenant and an account of it, as of the last refresh."""
-        terms = self._terms.get(tenant_id, TenantTerms())
+        terms = self._terms.get(tenant_id)
+        if terms is None:
+            terms = TenantTerms()
+            self._unknown.set()  # a new tenant: its terms are read now
         slowed = self.throttle(user_id)
         if slowed == 1:
             return terms
@@ -72,7 +78,11 @@ class Terms:
                 await self.refresh()
             except (StoreUnavailable, DiskFull) as outage:
                 log.warning("terms_not_read", reason=outage.code)
-            await asyncio.sleep(_PERIOD_S)
+            await asyncio.sleep(_SHORTEST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PERIOD_S):
+                    await self._unknown.wait()
+            self._unknown.clear()
 
     async def refresh(self) -> None:
         """Read what every tenant has spent, and set off the alerts that this reaches. Raises ``StoreUnavailable``, ``DiskFull``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
@@ -31,10 +31,14 @@ from antiphon.core.limits import (
 )
 from antiphon.core.money import PriceList, nanos_of, of_nanos
 from antiphon.core.plans import Plan
+from antiphon.core.usage import UsageRecord
 from antiphon.inference.output_length import OutputLengths
-from antiphon.stores.limits.base import Limiter
+from antiphon.stores.limits.base import REMEMBERED_MS, Limiter
 
 log = structlog.get_logger(__name__)
+
+_SETTLED_AGAIN = timedelta(milliseconds=REMEMBERED_MS * 0.8)
+"""Limiters remember a little longer which generations were charged."""
 
 
 def no_terms(_tenant_id: TenantId, _user_id: UserId) -> TenantTerms:
@@ -88,6 +92,16 @@ class Allowances:
         limits = limits_of(customer, serving, self.terms(customer.tenant_id, customer.user_id), ended.at)
         outcome = outcome_of(customer.tenant_id, ended, limits)
         await self._told(lambda: self.limiter.reconcile(outcome), ended.generation_id)
+
+    async def settle_again(self, record: UsageRecord, plan: Plan) -> None:
+        """Charge what a record tells, in case nobody did when its generation ended. Old ones were, or are forgotten by now."""
+        if self.clock.now() - record.finished_at > _SETTLED_AGAIN:
+            return
+        customer = Customer(record.tenant_id, record.user_id, record.key_id, plan)
+        status = GenerationStatus.FAILED if record.finish_reason is None else GenerationStatus.CANCELLED
+        await self.settle(
+            customer, Serving(record.pool, record.model), Ended(record.generation_id, status, record.usage, record.finished_at)
+        )
 
     async def standings(self, customer: Customer, servings: tuple[Serving, ...]) -> tuple[Standing, ...]:
         """Where the caller stands with every limit that holds for them, caps of any of ``servings`` included."""

@@ -21,6 +21,7 @@ from antiphon.edge.routes import (
     session,
     shares,
     transfer,
+    usage,
 )
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
@@ -40,6 +41,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
         openai,
         admin,
         oversight,
+        usage,
         health,
         docs,
     )

@@ -1,0 +1,95 @@
+"""From a configuration to limits and accounts: limiter, prices, terms, relay and ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from antiphon.app.config import Config
+from antiphon.core.clock import Clock
+from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
+from antiphon.core.plans import Plan
+from antiphon.core.usage import UsageRecord
+from antiphon.governance.recall import Recall
+from antiphon.governance.relay import Relay
+from antiphon.governance.terms import Contracts, Terms
+from antiphon.orchestrator.allowances import Allowances
+from antiphon.stores.accounts.base import Accounts
+from antiphon.stores.custody.base import Custody
+from antiphon.stores.generations.base import Generations
+from antiphon.stores.limits.base import Limiter
+from antiphon.stores.limits.fallback import FallbackLimiter
+from antiphon.stores.limits.memory import MemoryLimiter
+from antiphon.stores.sql.base import Database
+from antiphon.stores.usage.base import Ledger, Route
+from antiphon.stores.usage.local import LocalRoute
+from antiphon.stores.usage.sql import SqlLedger, SqlOutbox
+
+log = structlog.get_logger(__name__)
+
+_MOST_OPEN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What limits turns and adds up what they used. ``start`` before the first turn, ``background`` beside them, ``close`` last."""
+
+    allowances: Allowances
+    ledger: Ledger
+    relay: Relay
+    terms: Terms
+    memory: MemoryLimiter
+    route: Route
+    plans: Mapping[str, Plan]
+
+    async def start(self, generations: Generations) -> None:
+        """Bring the ledger up to date and give the limiter in memory the memory of it. Raises ``StoreUnavailable``."""
+        try:
+            await self.relay.drain()
+        except (StoreUnavailable, DiskFull) as outage:  # people must get at what is stored all the same
+            log.warning("usage_waits", reason=outage.detail)
+        await self.terms.refresh()
+        recall = Recall(self.plans, self.terms.of, self.allowances.clock)
+        self.memory.recall(await recall.spent(self.ledger))
+        self.memory.hold(recall.held(await generations.opened(limit=_MOST_OPEN)))
+
+    def background(self) -> tuple[Coroutine[object, object, None], ...]:
+        """What runs until it is cancelled."""
+        return (self.relay.run_for_ever(), self.terms.run_for_ever())
+
+    async def close(self) -> None:
+        """Give connections back."""
+        await self.allowances.limiter.close()
+        await self.route.close()
+
+
+def accounting_of(
+    config: Config, database: Database, accounts: Accounts, custody: Custody, clock: Clock, *, plans: Mapping[str, Plan]
+) -> Accounting:
+    """Build it all; nothing is connected yet. Raises ``ConfigErrors`` where a driver's library is not installed."""
+    ledger = SqlLedger(database)
+    memory = MemoryLimiter(clock)
+    terms = Terms(Contracts(config.money.budgets, config.money.levels), ledger, accounts, custody, clock)
+    allowances = Allowances(
+        _limiter(config, memory, clock), clock, prices=config.money.prices, terms=terms.of, expects_most=config.limits.expects_most
+    )
+
+    async def settle(records: Sequence[UsageRecord]) -> None:
+        """A server may have died between the end of a generation and its reconciling; a second time does nothing."""
+        await asyncio.gather(*(allowances.settle_again(record, plans.get(record.plan) or Plan(record.plan)) for record in records))
+
+    route = LocalRoute(ledger)
+    return Accounting(allowances, ledger, Relay(SqlOutbox(database), route, clock, settle), terms, memory, route, plans)
+
+
+def _limiter(config: Config, memory: MemoryLimiter, clock: Clock) -> Limiter:
+    if config.limits.scheme == "memory":
+        return memory
+    try:
+        from antiphon.stores.limits.redis import RedisLimiter
+    except ImportError as missing:
+        raise ConfigErrors([("limits.url", "needs the extra 'redis': pip install 'antiphon[redis]'")]) from missing
+    return FallbackLimiter(RedisLimiter.connect(config.limits.url), memory, clock, share=config.limits.local_share)
