@@ -13,6 +13,7 @@ from antiphon.core.messages import PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.orchestrator.upkeep import Upkeep
 from antiphon.stores.conversations.base import ConversationPatch, Feedback, Owner
+from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.sql.database import SqliteDatabase
 from tests.contracts.scene import Scene
@@ -26,7 +27,7 @@ def traces(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and any(part in path.read_bytes() for part in parts)]
 
 
-async def plant(scene: Scene, log: JournalLog, owner: Owner) -> None:
+async def plant(scene: Scene, log: GenerationLog, owner: Owner) -> None:
     """The canary in every place that a person's text can reach."""
     head = await scene.conversation(owner, title=f"title {CANARY}")
     now = scene.clock.now()

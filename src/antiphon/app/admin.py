@@ -11,7 +11,7 @@ from datetime import timedelta
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemClock, SystemIds
-from antiphon.app.wiring import open_accounts
+from antiphon.app.wiring import open_stores
 from antiphon.core.clock import Clock
 from antiphon.core.errors import FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import IdKind, IdSource, KeyId, TenantId, UserId
@@ -115,8 +115,8 @@ class Admin:
 @asynccontextmanager
 async def open_admin(config: Config) -> AsyncGenerator[Admin]:
     """Open the accounts of ``config``'s store for as long as the context lasts."""
-    async with open_accounts(config) as accounts:
-        yield Admin(accounts, config, SystemClock(), SystemIds())
+    async with open_stores(config) as stores:
+        yield Admin(stores.accounts, config, SystemClock(), SystemIds())
 
 
 def server_url(config: Config) -> str:

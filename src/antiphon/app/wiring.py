@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from antiphon import __version__
 from antiphon.app.accounting_wiring import Accounting, accounting_of
@@ -42,11 +44,13 @@ from antiphon.stores.personal.sql import SqlPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.sql import SqlShares
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.database import Migration, SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers
+
+_log = structlog.get_logger(__name__)
 
 _REFERENCE_ANSWER_TOKENS = 64
 _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
@@ -68,21 +72,9 @@ class Server:
     accounting: Accounting
 
 
-@asynccontextmanager
-async def open_accounts(config: Config) -> AsyncGenerator[Accounts]:
-    """Accounts for a command: a short writer beside a running server. The database is made if there is none."""
-    DataFolder(config.data_dir).create()
-    database = SqliteDatabase(config.store.sqlite_path)
-    await database.open()
-    try:
-        yield SqlAccounts(database)
-    finally:
-        await database.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What a command that moves conversations needs."""
+    """What commands need."""
 
     accounts: Accounts
     conversations: Conversations
@@ -91,14 +83,29 @@ class Stores:
 
 @asynccontextmanager
 async def open_stores(config: Config) -> AsyncGenerator[Stores]:
-    """Stores for a command, as ``open_accounts``."""
-    DataFolder(config.data_dir).create()
+    """Stores for a command: a short writer beside a running server. The database is made if there is none.
+
+    One with an older schema is migrated where no server has the folder; else raises ``DataFolderInUse``.
+    """
+    folder = DataFolder(config.data_dir)
+    folder.create()
     database = SqliteDatabase(config.store.sqlite_path)
-    await database.open()
     try:
+        with folder.held() if await database.outdated() else nullcontext():
+            await database.open()
         yield Stores(SqlAccounts(database), SqlConversations(database), SqlTransfers(database))
     finally:
         await database.close()
+
+
+async def migrate(config: Config) -> Migration:
+    """Bring the database up to date, or make it, while no server has it. Raises ``DataFolderInUse`` and as ``SqliteDatabase.migrate``."""
+    with DataFolder(config.data_dir).held():
+        database = SqliteDatabase(config.store.sqlite_path)
+        try:
+            return await database.migrate()
+        finally:
+            await database.close()
 
 
 @asynccontextmanager
@@ -110,8 +117,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
     ids = SystemIds()
     async with AsyncExitStack() as stack:
         database = SqliteDatabase(config.store.sqlite_path)
-        await database.open()
         stack.push_async_callback(database.close)
+        await _open_database(database)
         state = MemoryState()
         fleeting_log = MemoryLog(clock, config.timing.log_seconds)
         log = TemporaryLog(await _open_log(config, clock), fleeting_log, state)
@@ -177,6 +184,12 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach ``host``."""
     return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+async def _open_database(database: SqliteDatabase) -> None:
+    migration = await database.migrate()
+    if migration.backup is not None:
+        _log.info("migrated", before=migration.before, after=migration.after, backup=str(migration.backup))
 
 
 async def _open_log(config: Config, clock: Clock) -> GenerationLog:

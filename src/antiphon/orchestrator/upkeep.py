@@ -64,6 +64,7 @@ class Upkeep:
         if self._temporary is not None:
             await self._temporary.conversations.end_unused(now=now)
             await self._purge(self._temporary.custody, now + _MOMENT)
+        await self._custody.expire_copies(now=now)
         retired = 0
         while some := await self._custody.retire(now=now, limit=_BATCH):
             retired += some

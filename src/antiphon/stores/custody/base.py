@@ -57,7 +57,7 @@ class Purged:
 
 class Custody(Protocol):
     async def purge(self, *, deleted_before: datetime, limit: int) -> Purged:
-        """Take at most ``limit`` conversations hidden before that moment out of every table, index, and copy in the store.
+        """Take at most ``limit`` conversations hidden before that moment out of every table, index, copy and backup in the store.
 
         One whose generation still runs waits. Numbers of what was used stay, without texts.
         """
@@ -65,6 +65,10 @@ class Custody(Protocol):
 
     async def scrub(self) -> None:
         """Free what purges left in files: pages of the index, free pages, the write-ahead log. Quick when there is nothing."""
+        ...
+
+    async def expire_copies(self, *, now: datetime) -> None:
+        """Remove backups that are older than they may be."""
         ...
 
     async def retire(self, *, now: datetime, limit: int) -> int:

@@ -48,6 +48,9 @@ class MemoryCustody:
     async def scrub(self) -> None:
         pass
 
+    async def expire_copies(self, *, now: datetime) -> None:
+        pass
+
     async def retire(self, *, now: datetime, limit: int) -> int:
         state, hidden = self._state, 0
         for head in list(state.conversations.values()):

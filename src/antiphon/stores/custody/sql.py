@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -14,7 +15,7 @@ from antiphon.stores.conversations.base import Feedback, Owner
 from antiphon.stores.conversations.paging import number_cursor_of, parse_number_cursor, parse_place_cursor, place_cursor_of
 from antiphon.stores.custody.base import AuditEntry, AuditPage, FeedbackPage, GivenFeedback, Purged
 from antiphon.stores.sql import search
-from antiphon.stores.sql.base import Database, across_tenants
+from antiphon.stores.sql.base import Database, Gone, across_tenants
 from antiphon.stores.sql.records import add_audit
 from antiphon.stores.sql.rows import Row
 from antiphon.stores.sql.tables import (
@@ -59,27 +60,26 @@ class SqlCustody:
             .limit(limit + 1)
         )
 
-        def take(tx: sa.Connection) -> Purged:
-            found = tx.execute(across_tenants(due, "purge")).all()
-            taken: list[GenerationId] = []
-            for row in found[:limit]:
-                owner = Owner(row.tenant_id, row.user_id)
-                search.drop_conversation(tx, owner, row.id)
-                named = (generations.c.tenant_id == row.tenant_id, generations.c.conversation_id == row.id)
-                taken.extend(tx.execute(sa.select(generations.c.id).where(*named)).scalars())
-                for table in _CHILDREN:
-                    tx.execute(table.delete().where(table.c.tenant_id == row.tenant_id, table.c.conversation_id == row.id))
-                tx.execute(conversations.delete().where(conversations.c.tenant_id == row.tenant_id, conversations.c.id == row.id))
-                add_audit(tx, owner, "conversation.purge", row.id, deleted_before, by_server=True)
-            return Purged(len(found[:limit]), tuple(taken), more=len(found) > limit)
+        def look(tx: sa.Connection) -> list[Gone]:
+            return [Gone(Owner(row.tenant_id, row.user_id), row.id) for row in tx.execute(across_tenants(due, "purge")).all()]
 
-        return await self._db.write(take)
+        found = await self._db.read(look)
+        gone = found[:limit]
+        if not gone:
+            return Purged(0, (), more=False)
+        # Copies first: what is still in the database after a crash here is due again.
+        await self._db.forget(gone)
+        taken = await self._db.write(lambda tx: _take(tx, gone, deleted_before))
+        return Purged(len(gone), taken, more=len(found) > limit)
 
     async def scrub(self) -> None:
         pages = -_TIDY_PAGES
         while await self._db.write(lambda tx, pages=pages: search.tidy(tx, pages), durable=False):
             pages = _TIDY_PAGES
         await self._db.fold()
+
+    async def expire_copies(self, *, now: datetime) -> None:
+        await self._db.expire_copies(now=now)
 
     async def retire(self, *, now: datetime, limit: int) -> int:
         keeping = sa.select(tenants.c.tenant_id, tenants.c.retention_days).where(tenants.c.retention_days.is_not(None))
@@ -153,6 +153,20 @@ class SqlCustody:
         found = [_feedback_of(row) for row in await self._db.read(lambda tx: tx.execute(listed).all())]
         page = tuple(found[:limit])
         return FeedbackPage(page, place_cursor_of(to_ms(page[-1].at), page[-1].message_id) if len(found) > limit else None)
+
+
+def _take(tx: sa.Connection, gone: Sequence[Gone], now: datetime) -> tuple[GenerationId, ...]:
+    """Delete the rows of ``gone``, which nobody can bring back to life; returns their generations."""
+    taken: list[GenerationId] = []
+    for owner, conversation_id in gone:
+        search.drop_conversation(tx, owner, conversation_id)
+        named = (generations.c.tenant_id == owner.tenant_id, generations.c.conversation_id == conversation_id)
+        taken.extend(tx.execute(sa.select(generations.c.id).where(*named)).scalars())
+        for table in _CHILDREN:
+            tx.execute(table.delete().where(table.c.tenant_id == owner.tenant_id, table.c.conversation_id == conversation_id))
+        tx.execute(conversations.delete().where(conversations.c.tenant_id == owner.tenant_id, conversations.c.id == conversation_id))
+        add_audit(tx, owner, "conversation.purge", conversation_id, now, by_server=True)
+    return tuple(taken)
 
 
 def _entry_of(row: Row) -> AuditEntry:

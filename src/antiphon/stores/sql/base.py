@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeVar
 
 import sqlalchemy as sa
+
+from antiphon.core.ids import ConversationId
+from antiphon.stores.conversations.base import Owner
 
 T = TypeVar("T")
 Statement = TypeVar("Statement", bound=sa.sql.base.Executable)
 Value = str | int | bytes | None
+
+
+class Gone(NamedTuple):
+    """A conversation that leaves the store for good."""
+
+    owner: Owner
+    conversation_id: ConversationId
 
 
 class Database(Protocol):
@@ -21,6 +32,14 @@ class Database(Protocol):
 
     async def fold(self) -> None:
         """Leave no copy of overwritten rows beside the database, as far as readers allow."""
+        ...
+
+    async def forget(self, gone: Sequence[Gone]) -> None:
+        """Leave no text of these conversations in copies of the database, before they leave the database itself."""
+        ...
+
+    async def expire_copies(self, *, now: datetime) -> None:
+        """Remove copies of the database that are older than they may be."""
         ...
 
 

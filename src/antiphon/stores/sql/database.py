@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,10 +19,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.stores.sql import schema
+from antiphon.stores.sql.backups import Backups
+from antiphon.stores.sql.base import Gone
 from antiphon.stores.sql.prepared import open_direct
 from antiphon.stores.sql.write_queue import WriteQueue
 
@@ -37,12 +40,22 @@ class _Engines:
     reader: sa.Engine
 
 
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """From which schema to which; ``before`` is ``None`` for a new database. ``backup`` holds an older one as it was."""
+
+    before: str | None
+    after: str
+    backup: Path | None = None
+
+
 class SqliteDatabase:
     """``busy_ms`` is how long a write waits for another process that writes (a command beside a running server)."""
 
     def __init__(self, path: Path, *, busy_ms: int = 5000) -> None:
         self._path = path
         self._busy_ms = busy_ms
+        self._backups = Backups(path)
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         self._engines: _Engines | None = None
@@ -57,9 +70,17 @@ class SqliteDatabase:
         """
         await self.migrate()
 
-    async def migrate(self) -> None:
-        """Run the numbered migrations that this file has not seen; quick when there are none."""
-        await self._run(self._write_thread, self._migrate)
+    async def migrate(self) -> Migration:
+        """Run the numbered migrations that this file has not seen, after a copy of it is safe; quick when there are none.
+
+        Ended at any moment, it leaves the old schema or the new one, and with the new one a whole copy of the old.
+        Raises ``ConfigErrors`` as ``open`` does, ``DiskFull``, ``StoreUnavailable``.
+        """
+        return await self._run(self._write_thread, self._migrate)
+
+    async def outdated(self) -> bool:
+        """Whether there is a database, and its schema is an older one; opens nothing. Raises ``ConfigErrors`` for a newer one."""
+        return await self._run(self._read_threads, self._outdated)
 
     async def close(self) -> None:
         """Let running calls end, then give all connections back; the file is complete without its ``-wal`` afterwards."""
@@ -97,6 +118,14 @@ class SqliteDatabase:
         """Fold the write-ahead log into the file and empty it; waits for readers, and gives way to them after ``busy_ms``."""
         await self._run(self._write_thread, self._fold)
 
+    async def forget(self, gone: Sequence[Gone]) -> None:
+        """Leave no text of these conversations in copies of the database, before they leave the database itself."""
+        await self._run(self._read_threads, lambda: self._backups.forget(gone))
+
+    async def expire_copies(self, *, now: datetime) -> None:
+        """Remove copies of the database that are older than they may be."""
+        await self._run(self._read_threads, lambda: self._backups.expire(now=now))
+
     async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         try:
             running = asyncio.get_running_loop().run_in_executor(threads, call)
@@ -122,7 +151,7 @@ class SqliteDatabase:
             assert isinstance(driver, sqlite3.Connection)
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
-    def _migrate(self) -> None:
+    def _migrate(self) -> Migration:
         with _translated():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._engines is None:
@@ -130,13 +159,25 @@ class SqliteDatabase:
                     writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=("PRAGMA secure_delete = ON",)),
                     reader=self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",)),
                 )
+            newest = schema.versions()[-1]
             with self._engines.reader.connect() as connection, connection.begin():
                 if schema.is_current(connection):
-                    return
+                    return Migration(newest, newest)
             with self._engines.writer.connect() as connection:
                 _set_synchronous(connection, "FULL")
+                # Nobody writes from here to the commit, so the copy is what the migration begins with.
                 with connection.begin():
+                    before = schema.version_of(connection)
+                    backup = None if before in {None, newest} else self._backups.make(str(before))
                     schema.upgrade(connection)
+            return Migration(before, newest, backup)
+
+    def _outdated(self) -> bool:
+        if not self._path.exists():
+            return False
+        engine = sa.create_engine(URL.create("sqlite", database=str(self._path)), poolclass=NullPool)
+        with _translated(), engine.connect() as connection:
+            return schema.version_of(connection) is not None and not schema.is_current(connection)
 
     def _dispose(self) -> None:
         # The readers' threads end first: the last connection to close folds the write-ahead log into the file.

@@ -1,0 +1,53 @@
+"""Whose a data folder is, and which schemas a server takes."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from antiphon.stores.sql import schema
+from tests.stores.old_schema import TEXT, old_database, version_in
+from tests.system.served import Server, reference_config
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
+
+MakeServer = Callable[[str], Server]
+
+
+def serve(server: Server) -> subprocess.CompletedProcess[str]:
+    """Another server on the same folder, until it ends by itself."""
+    flags = ["--port", "0", "--data", str(server.data), "--config", str(server.data / "antiphon.toml")]
+    return subprocess.run([sys.executable, "-m", "antiphon", "serve", *flags], capture_output=True, check=False, text=True, timeout=60)
+
+
+def test_a_second_server_is_refused_and_the_first_goes_on(make_server: MakeServer) -> None:
+    server = make_server(reference_config())
+    second = serve(server)
+    assert (second.returncode, second.stdout) == (2, "")
+    assert second.stderr == f"the data folder {server.data} is in use by another server\n"
+    assert server.person().new_conversation()
+
+
+def test_an_older_schema_is_migrated_at_the_start_and_a_newer_one_refused(make_server: MakeServer) -> None:
+    server = make_server(reference_config())
+    assert server.stop() == 0
+    path = server.data / "antiphon.db"
+    path.unlink()
+    old_database(path)
+    server.start()
+    backup = server.data / "backups" / "antiphon-0001.db"
+    assert version_in(backup) == "0001"
+    assert version_in(path) == schema.versions()[-1]
+    assert str(backup) in server.log()
+    assert server.stop() == 0
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute("SELECT count(*) FROM messages WHERE content LIKE ?", (f"{TEXT}%",)).fetchone() == (50,)
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+    refused = serve(server)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "config: store.url: the database has schema 9999" in refused.stderr
