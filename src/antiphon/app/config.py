@@ -243,7 +243,7 @@ def _pool(table: Table) -> PoolSpec:
         prefill_tokens_per_s=table.number("prefill_tokens_per_s", DEFAULT_POOL.prefill_tokens_per_s),
         output_tokens_per_s=table.number("output_tokens_per_s", DEFAULT_POOL.output_tokens_per_s),
         blocks=table.integer("blocks", 0),
-        vocabulary=table.choice("vocabulary", "ascii", ("ascii", "nasty", "echo")),
+        vocabulary=table.choice("vocabulary", "ascii", ("ascii", "nasty", "echo", "thinking")),
     )
     if not pool.model:
         table.fault("model", "must name a model")

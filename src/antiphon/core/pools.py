@@ -7,7 +7,7 @@ from typing import Literal
 
 EngineKind = Literal["openvino", "reference", "vllm", "openai"]
 Precision = Literal["fast", "exact"]
-Vocabulary = Literal["ascii", "nasty", "echo"]
+Vocabulary = Literal["ascii", "nasty", "echo", "thinking"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from antiphon.core.generation import FinishReason, Sampling
 from antiphon.core.ids import TenantId
 from antiphon.core.messages import Role
+from antiphon.core.pools import Vocabulary
 from antiphon.core.tenancy import Band
 
 BLOCK_TOKENS = 32
@@ -246,7 +247,20 @@ class TextStream(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ThinkingMarks:
+    """The tokens between which a reasoning model thinks before it answers."""
+
+    open_id: int
+    close_id: int
+
+
 class Tokenizer(Protocol):
+    @property
+    def thinking(self) -> ThinkingMarks | None:
+        """``None`` for a model that does not think aloud."""
+        ...
+
     @property
     def end_token_ids(self) -> frozenset[int]:
         """Tokens that end a turn; they are never shown."""
@@ -302,7 +316,7 @@ class ReplicaSpec:
     prefill_tokens_per_s: float = 0.0
     output_tokens_per_s: float = 0.0
     blocks: int = 0
-    vocabulary: Literal["ascii", "nasty", "echo"] = "ascii"
+    vocabulary: Vocabulary = "ascii"
     host_slots: int = -1
     """Blocks of the second tier; -1 leaves it to the engine, which takes them from the same memory budget."""
     order: Literal["fair", "fcfs"] = "fair"

@@ -31,6 +31,7 @@ from antiphon.engines.base import (
     SequenceStep,
     StepPlan,
     StepResult,
+    ThinkingMarks,
     prompt_sha256,
 )
 from antiphon.engines.reference_words import NASTY_GROUPS, WORDS
@@ -50,6 +51,9 @@ _GROUP_TOKENS = 4
 _PIECES: dict[bytes, int] = {f"{word} ".encode(): _FIRST_WORD + index for index, word in enumerate(WORDS)}
 _NASTY_PIECES: tuple[bytes, ...] = tuple(sorted({piece for group in NASTY_GROUPS for piece in group if len(piece) > 1} - _PIECES.keys()))
 _TOKEN_BYTES: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"", b"", b"", b"", *_PIECES, *_NASTY_PIECES)
+_THINK, _THOUGHT = len(_TOKEN_BYTES), len(_TOKEN_BYTES) + 1
+_THOUGHT_TOKENS = 8
+_HIDDEN_IDS = _SPECIAL_IDS | {_THINK, _THOUGHT}
 _NASTY_IDS: dict[bytes, int] = {piece: token_id for token_id, piece in enumerate(_TOKEN_BYTES) if piece}
 _NASTY_GROUP_IDS = tuple(tuple(_NASTY_IDS[piece] for piece in group) for group in NASTY_GROUPS)
 _WORD = re.compile(rb"(?<![a-z])[a-z]+ ")
@@ -59,11 +63,16 @@ _WORD = re.compile(rb"(?<![a-z])[a-z]+ ")
 class ReferenceTokenizer:
     """256 byte tokens, four control tokens, one token per word; any text round-trips.
 
-    The ids are the same in both vocabularies; ``vocabulary`` only says which of them the executor draws.
+    The ids are the same in all vocabularies; ``vocabulary`` only says which of them the executor draws. With ``thinking`` an answer
+    begins with a thought of eight words.
     """
 
     def __init__(self, vocabulary: Vocabulary = "ascii") -> None:
         self.vocabulary: Vocabulary = vocabulary
+
+    @property
+    def thinking(self) -> ThinkingMarks | None:
+        return ThinkingMarks(_THINK, _THOUGHT) if self.vocabulary == "thinking" else None
 
     @property
     def end_token_ids(self) -> frozenset[int]:
@@ -96,7 +105,7 @@ class ReferenceTokenizer:
         return ids
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
-        return ByteTextStream(_TOKEN_BYTES.__getitem__, stop, _SPECIAL_IDS)
+        return ByteTextStream(_TOKEN_BYTES.__getitem__, stop, _HIDDEN_IDS)
 
 
 class ReferenceExecutor:
@@ -111,7 +120,7 @@ class ReferenceExecutor:
             blocks=blocks,
             block_tokens=BLOCK_TOKENS,
             context_tokens=spec.context_tokens or min(DEFAULT_CONTEXT_TOKENS, blocks * BLOCK_TOKENS),
-            vocabulary_tokens=len(_TOKEN_BYTES),
+            vocabulary_tokens=_THOUGHT + 1,
             end_token_ids=frozenset({_END}),
             host_slots=DEFAULT_HOST_SLOTS if spec.host_slots < 0 else spec.host_slots,
         )
@@ -175,6 +184,8 @@ class ReferenceExecutor:
             raise EngineFailed("The blocks of a sequence do not hold its tokens.")
         if self._vocabulary == "echo":
             return _echoed_token(held[:prompt_tokens], len(row.output_ids))
+        if self._vocabulary == "thinking" and len(row.output_ids) in {0, _THOUGHT_TOKENS + 1}:
+            return _THOUGHT if row.output_ids else _THINK
         return reference_token(row.prompt_sha256, len(row.output_ids), nasty=self._vocabulary == "nasty")
 
     def _seconds(self, plan: StepPlan) -> float:

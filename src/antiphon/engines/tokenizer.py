@@ -13,7 +13,7 @@ from threading import Lock
 
 from antiphon.core.errors import ModelUnusable
 from antiphon.core.messages import Role
-from antiphon.engines.base import PromptMessage
+from antiphon.engines.base import PromptMessage, ThinkingMarks
 from antiphon.engines.text import ByteTextStream
 from antiphon.engines.tokenizer_file import TokenizerFile, read_tokenizer_file
 
@@ -33,10 +33,15 @@ class ModelTokenizer:
         self._control_ids = file.control_ids
         self._end_token_ids = file.end_token_ids
         self._context_tokens = file.context_tokens
+        self._thinking = file.thinking
         self._token_bytes = _byte_table(file)
         self._lock = Lock()
         self._encoders: _Encoders | None = None
         self._stretches: dict[str, list[int]] = {}
+
+    @property
+    def thinking(self) -> ThinkingMarks | None:
+        return self._thinking
 
     @property
     def end_token_ids(self) -> frozenset[int]:

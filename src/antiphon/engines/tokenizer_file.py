@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from antiphon.core.errors import ModelUnusable
+from antiphon.engines.base import ThinkingMarks
 
 TOKENIZER_FILE = "antiphon-tokenizer.json"
 
@@ -20,6 +21,7 @@ CHATML = (
 )
 """The template of models that have its tokens and no template of their own."""
 
+_THINK, _THOUGHT = "<think>", "</think>"
 _END_NAMES = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>")
 
 
@@ -53,6 +55,12 @@ class TokenizerFile:
     @property
     def added_ids(self) -> frozenset[int]:
         return frozenset(token_id for token_id, _, _ in _added_tokens(self.tokenizer))
+
+    @property
+    def thinking(self) -> ThinkingMarks | None:
+        """The marks of thought, where the model has them as tokens of their own."""
+        names = {name: token_id for token_id, name, _ in _added_tokens(self.tokenizer)}
+        return ThinkingMarks(names[_THINK], names[_THOUGHT]) if _THINK in names and _THOUGHT in names else None
 
     @property
     def byte_level(self) -> bool:

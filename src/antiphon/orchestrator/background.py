@@ -28,6 +28,7 @@ from antiphon.orchestrator.planner import Place, PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import Window, plan_window
 from antiphon.orchestrator.summary import EXTRACT, accepted_summary, summary_request
+from antiphon.orchestrator.thinking import ThinkingSplit
 from antiphon.orchestrator.title import TITLE_TOKENS, title_of, title_request
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.first_title import first_title
@@ -180,7 +181,14 @@ class Background:
             band=Band.BATCH,
         )
         async with asyncio.timeout(_DEADLINE_S), aclosing(self._ports.gateway.stream(pool.name, request, deadline_s=_DEADLINE_S)) as events:
-            return "".join([event.text async for event in events if isinstance(event, Tokens | Finished)])
+            split = ThinkingSplit(tokenizer)
+            said: list[str] = []
+            async for event in events:
+                if isinstance(event, Tokens):
+                    said.append(split.push(event.token_ids, event.text).text)
+                elif isinstance(event, Finished):
+                    said.append(split.finish(event.text).text)
+            return "".join(said)
 
 
 def _is_of(generation: Generation, owner: Owner, conversation_id: ConversationId | None) -> bool:

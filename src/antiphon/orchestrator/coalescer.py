@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
 
-from antiphon.core.events import Delta
+from antiphon.core.events import Delta, Reasoning
 from antiphon.orchestrator.pace import Grid
 from antiphon.orchestrator.writer import LogWriter
 
@@ -20,7 +21,7 @@ class Coalescer:
         self._grid = grid
         self._skip = ""
         self._ids: list[int] = []
-        self._text: list[str] = []
+        self._pieces: list[Delta | Reasoning] = []
         self._wake = asyncio.Event()
         self._written = False
         self._stopped = False
@@ -29,12 +30,15 @@ class Coalescer:
         """Readers already have ``text`` and the engine is going to repeat it: leave it out."""
         self._skip = text
 
-    def add(self, token_ids: tuple[int, ...], text: str) -> None:
-        """Take new output."""
+    def add(self, token_ids: tuple[int, ...], text: str, reasoning: str = "") -> None:
+        """Take new output; ``reasoning`` comes before ``text``."""
         self._ids.extend(token_ids)
         text = self._unseen(text)
+        if reasoning:
+            self._pieces.append(Reasoning(reasoning))
         if text:
-            self._text.append(text)
+            self._pieces.append(Delta(text))
+        if text or reasoning:
             self._wake.set()
 
     async def run(self) -> None:
@@ -53,15 +57,16 @@ class Coalescer:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Write what is pending, in one entry."""
+        """Write what is pending, thoughts apart."""
         self._wake.clear()
-        if not self._text:
+        if not self._pieces:
             return
-        text, ids = "".join(self._text), tuple(self._ids)
-        self._text.clear()
+        events = [kind("".join(piece.text for piece in same)) for kind, same in groupby(self._pieces, key=type)]
+        ids = tuple(self._ids)
+        self._pieces.clear()
         self._ids.clear()
         self._written = True
-        await self._writer.append(Delta(text), token_ids=ids)
+        await self._writer.append(*events, token_ids=ids)
 
     def _unseen(self, text: str) -> str:
         if not self._skip or not text:

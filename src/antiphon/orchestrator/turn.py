@@ -49,6 +49,7 @@ from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readership
 from antiphon.orchestrator.request import ModelLimits, TurnRequest, turn_request
 from antiphon.orchestrator.resume import ShownText
+from antiphon.orchestrator.thinking import Spoken, ThinkingSplit
 from antiphon.orchestrator.writer import LogWriter
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.generations.base import FinishedGeneration
@@ -98,6 +99,7 @@ class Turn:
         self._introduced_seq = 0
         self._meter = Meter(ports.clock)
         self._own_ids: tuple[int, ...] = ()
+        self._split: ThinkingSplit | None = None
         self._spoken = False
         self._ttft_ms: int | None = None
         self._unwatched_tokens = 0
@@ -228,7 +230,8 @@ class Turn:
             await self._coalescer.flush()
             raise failure
         finished = engine.result()
-        self._coalescer.add((), finished.text)
+        spoken = Spoken(text=finished.text) if self._split is None else self._split.finish(finished.text)
+        self._coalescer.add((), spoken.text, spoken.reasoning)
         await self._coalescer.flush()
         return completed(finished, self._meter.reported(finished.usage))
 
@@ -237,6 +240,7 @@ class Turn:
         deadline = self._ports.clock.monotonic() + queue_deadline_s(self._plan)
         pool = await self._ready_pool(queue_deadline_s(self._plan))
         request = await self._request(pool)
+        self._split = await self._new_split(pool)
         self._coalescer.skip(request.skip)
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
         engine = replace(request.engine, band=self._attendance.band)
@@ -254,6 +258,14 @@ class Turn:
                     case Finished():
                         return event
         raise EngineFailed("The engine ended without a last word.")
+
+    async def _new_split(self, pool: PoolStatus) -> ThinkingSplit:
+        """Told apart from the first token on: those that an earlier start has written go through it again."""
+        generation = self._generation
+        tokenizer = self._ports.gateway.tokenizer(pool.name)
+        split = ThinkingSplit(tokenizer, generation.params.stop, continued=bool(generation.prior_text))
+        await asyncio.to_thread(split.push, self._own_ids, "")
+        return split
 
     async def _ready_pool(self, deadline_s: float) -> PoolStatus:
         """The generation's pool, once its model is loaded. Raises ``QueueTimeout`` after ``deadline_s``."""
@@ -317,8 +329,9 @@ class Turn:
         self._meter.sampled(len(tokens.token_ids))
         if not self._control.readership.readers:
             self._unwatched_tokens += len(tokens.token_ids)
-        self._coalescer.add(tokens.token_ids, tokens.text)
-        if tokens.text and not self._spoken:
+        spoken = Spoken(text=tokens.text) if self._split is None else self._split.push(tokens.token_ids, tokens.text)
+        self._coalescer.add(tokens.token_ids, spoken.text, spoken.reasoning)
+        if (spoken.text or spoken.reasoning) and not self._spoken:
             self._spoken = True
             self._control.live.settle()
             if not self._own_ids:
@@ -372,6 +385,7 @@ class Turn:
             outbox_payload=usage_json(record),
             now=now,
             content_tokens=content_tokens,
+            reasoning="" if self._split is None else self._split.reasoning,
             prompt=self._prompt,
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)

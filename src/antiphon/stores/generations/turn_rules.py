@@ -135,7 +135,7 @@ def finished_message(message: Message, finished: FinishedGeneration) -> Message:
         output_tokens=finished.usage.output_tokens,
         content_tokens=finished.content_tokens,
         counted_by=None if finished.content_tokens is None else message.model,
-        reasoning=finished.reasoning,
+        reasoning=finished.reasoning or message.reasoning,
         prompt=finished.prompt or message.prompt,
         cost=finished.usage.cost,
         error=finished.error,
