@@ -42,6 +42,11 @@ def engine_request(
     )
 
 
+def unlike(name: str, tokens: int) -> tuple[int, ...]:
+    """Ids that share no block with those of another name."""
+    return (*name.encode()[:8], *range(tokens - len(name.encode()[:8])))
+
+
 def in_band(request: EngineRequest, band: Band) -> EngineRequest:
     return replace(request, band=band)
 

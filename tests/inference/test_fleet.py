@@ -24,7 +24,7 @@ class Place:
     def with_(cls, state: ReplicaSnapshot) -> Place:
         place = cls()
         place.ledger.open(READY)
-        place.ledger.observe(state)
+        place.ledger.observe(state, 0.0)
         return place
 
 
@@ -57,7 +57,7 @@ def test_a_burst_between_two_snapshots_cannot_overshoot() -> None:
     ledger.observe(snapshot(running=1, unpromised=3, last_handle=1))
     assert ledger.load == 2
     assert not ledger.fits(33)
-    ledger.observe(snapshot(running=2, unpromised=5, last_handle=2))
+    ledger.observe(snapshot(running=2, unpromised=5, last_handle=2), 0.0)
     assert ledger.fits(160)
 
 

@@ -14,8 +14,19 @@ from antiphon.core.generation import FinishReason
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import Tokens
-from antiphon.inference.gateway import Admit, Gateway, Queue, Shed
-from tests.inference.requests import Recorder, collect, end_of, engine_request, ids_of, open_gateway, prompt_ids, reference_pool, text_of
+from antiphon.inference.gateway import Admit, Ask, Gateway, Queue, Shed
+from tests.inference.requests import (
+    Recorder,
+    collect,
+    end_of,
+    engine_request,
+    ids_of,
+    open_gateway,
+    prompt_ids,
+    reference_pool,
+    text_of,
+    unlike,
+)
 from tests.inference.test_supervisor import until
 
 
@@ -73,7 +84,7 @@ async def test_cancel_ends_the_stream_with_what_it_cost(tmp_path: Path) -> None:
 async def test_a_request_changes_its_band_in_the_line_and_inside_the_replica(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=100, blocks=4, queue_limit=3)) as gateway:
         names = ("first", "second", "third")
-        requests = [engine_request(range(70), request_id=name, max_tokens=20) for name in names]
+        requests = [engine_request(unlike(name, 70), request_id=name, max_tokens=20) for name in names]
         tasks = [asyncio.create_task(collect(gateway, request)) for request in requests]
         await until(lambda: gateway.replicas("small")[0].running == 1 and gateway.waiting("small")[Band.STANDARD] == 2)
         assert gateway.set_band("first", Band.BATCH)
@@ -90,16 +101,19 @@ async def test_a_full_replica_lets_requests_wait_with_a_place(tmp_path: Path) ->
     async with open_gateway(tmp_path, pool, telemetry=recorder) as gateway:
 
         def send(name: str) -> asyncio.Task[list[object]]:
-            return asyncio.create_task(collect(gateway, engine_request(range(70), request_id=name, max_tokens=20)))
+            return asyncio.create_task(collect(gateway, engine_request(unlike(name, 70), request_id=name, max_tokens=20)))
 
         def decision() -> object:
-            return gateway.decide("small", prompt_tokens=70, output_tokens=20, band=Band.STANDARD)
+            return gateway.decide("small", Ask("tenant_a", "", 70, 20))
 
         assert decision() == Admit()
         assert gateway.statuses()[0].load == "normal"
         first = send("first")
         await until(lambda: gateway.replicas("small")[0].running == 1)
-        assert decision() == Queue(1, None)
+        assert isinstance(waits := decision(), Queue)
+        assert waits.position == 1
+        assert waits.eta_ms is not None
+        assert 20 < waits.eta_ms < 400
         second, third = send("second"), send("third")
         await asyncio.sleep(0)
         shed = decision()
@@ -109,7 +123,9 @@ async def test_a_full_replica_lets_requests_wait_with_a_place(tmp_path: Path) ->
         assert gateway.waiting("small")[Band.STANDARD] == 2
         assert recorder.values["antiphon_requests_waiting", "small", "standard"] == 2
         ends = await asyncio.gather(first, second, third)
-        assert [[event.position for event in events if isinstance(event, Queued)] for events in ends] == [[], [1], [2, 1]]
+        positions = [[event.position for event in events if isinstance(event, Queued)] for events in ends]
+        assert [sorted(set(places), reverse=True) for places in positions] == [[], [1], [2, 1]]
+        assert all(places == sorted(places, reverse=True) for places in positions)
         assert end_of(ends[2]).usage.queued_ms > end_of(ends[1]).usage.queued_ms > 100
         assert recorder.values["antiphon_requests_waiting", "small", "standard"] == 0
         assert recorder.values["antiphon_shed_total", "small", "high_demand"] == 1
@@ -120,9 +136,9 @@ async def test_a_wait_ends_at_its_deadline_or_with_its_reader(tmp_path: Path) ->
         first = asyncio.create_task(collect(gateway, engine_request(range(70), max_tokens=40)))
         await until(lambda: gateway.replicas("small")[0].running == 1)
         with pytest.raises(QueueTimeout):
-            await collect(gateway, engine_request(range(70), request_id="late"), deadline_s=0.1)
+            await collect(gateway, engine_request(unlike("late", 70), request_id="late"), deadline_s=0.1)
         assert sum(gateway.waiting("small").values()) == 0
-        stopped = asyncio.create_task(collect(gateway, engine_request(range(70), request_id="stopped", max_tokens=40)))
+        stopped = asyncio.create_task(collect(gateway, engine_request(unlike("stopped", 70), request_id="stopped", max_tokens=40)))
         await until(lambda: sum(gateway.waiting("small").values()) == 1)
         assert gateway.cancel("stopped")
         assert end_of(await stopped).reason is FinishReason.CANCELLED
@@ -186,7 +202,7 @@ async def test_before_the_first_model_is_loaded_there_is_no_capacity(tmp_path: P
     gateway = Gateway([reference_pool()], SystemClock(), NullTelemetry(), runtime_dir=tmp_path)
     await gateway.start()
     try:
-        decision = gateway.decide("small", prompt_tokens=1, output_tokens=1, band=Band.STANDARD)
+        decision = gateway.decide("small", Ask("tenant_a", "", 1, 1))
         assert isinstance(decision, Shed)
         assert decision.code == "no_capacity"
         assert (gateway.ready, gateway.statuses()[0].status) == (False, "loading")
@@ -201,7 +217,7 @@ async def test_before_the_first_model_is_loaded_there_is_no_capacity(tmp_path: P
 
 async def test_closing_the_gateway_fails_what_still_runs(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=20, blocks=4)) as gateway:
-        streams = [asyncio.create_task(collect(gateway, engine_request(range(70), request_id=name, max_tokens=40))) for name in ("a", "b")]
+        streams = [asyncio.create_task(collect(gateway, engine_request(unlike(name, 70), request_id=name, max_tokens=40))) for name in ("a", "b")]
         await until(lambda: gateway.replicas("small")[0].running == 1)
     for stream in streams:
         with pytest.raises(EngineFailed):

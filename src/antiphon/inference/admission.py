@@ -1,144 +1,126 @@
-"""Whether a pool takes a turn now, lets it wait, or sheds it; and the line in which accepted turns wait. Pure."""
+"""Whether a turn is taken: now, later, by a smaller model, or not. Pure.
+
+The degrade ladder, from the top: what fits starts; in high demand an answer of no particular length is kept shorter; where
+the wait would be longer than the plan allows, a smaller model answers, if plan and pool have one that is quicker; what waits
+within the plan's limit waits; everything else is refused at once, with the time to come back. Whoever was let in is never
+turned away afterwards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from antiphon.core.tenancy import Band
+from antiphon.inference.ask import Ask
 
-_LONGEST_RETRY_S = 60.0
-_NEWEST_INTERVAL_WEIGHT = 0.2
+CAPPED_TOKENS = 256
+"""In high demand an answer of no particular length has at most so many tokens; *Continue* goes on from there."""
+_LONGEST_OPENING_S = 60.0
 
-T = TypeVar("T")
+DowngradeReason = Literal["high_demand", "unavailable"]
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """It would start at once."""
+    """It would start at once, with at most ``output_tokens`` where that is not ``None``."""
+
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """It would wait at ``position`` (from 1); ``eta_ms`` is ``None`` until the line has been seen to move."""
+    """It would wait at ``position`` (from 1), for ``eta_ms`` until its first token."""
 
     position: int
     eta_ms: int | None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """The smaller ``pool`` would answer instead, and there ``then`` would happen."""
+
+    pool: str
+    model: str
+    reason: DowngradeReason
+    then: Admit | Queue
 
 
 @dataclass(frozen=True, slots=True)
 class Shed:
-    """It would not be served: the line is full, or there is nothing to wait for."""
+    """It would not be served: the wait would be too long, or there is nothing to wait for."""
 
     code: Literal["high_demand", "no_capacity"]
     retry_after_ms: int
 
 
-Decision = Admit | Queue | Shed
-
-
-class WaitingLine(Generic[T]):
-    """First come, first served within a band; higher bands first.
-
-    ``limit`` bounds what ``decide`` lets in. Who was accepted is never turned away afterwards, so ``enter`` does not refuse.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._bands: dict[Band, dict[T, None]] = {band: {} for band in sorted(Band, reverse=True)}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._bands.values()))
-
-    def __iter__(self) -> Iterator[T]:
-        """In the order in which they will be served."""
-        for line in self._bands.values():
-            yield from line
-
-    @property
-    def full(self) -> bool:
-        return len(self) >= self.limit
-
-    @property
-    def first(self) -> T | None:
-        return next(iter(self), None)
-
-    def enter(self, item: T, band: Band) -> None:
-        self._bands[band][item] = None
-
-    def leave(self, item: T) -> bool:
-        """Whether it was there."""
-        return any(line.pop(item, self) is None for line in self._bands.values())
-
-    def waiting(self, band: Band) -> int:
-        return len(self._bands[band])
-
-    def ahead_of(self, band: Band) -> int:
-        """How many would be served before a newcomer of ``band``."""
-        return sum(len(line) for other, line in self._bands.items() if other >= band)
-
-
-class DrainMeter:
-    """How fast a line moves, measured only while somebody waits in it."""
-
-    def __init__(self) -> None:
-        self._interval_s: float | None = None
-        self._since: float | None = None
-
-    def update(self, now: float, *, waiting: bool, departed: bool) -> None:
-        """Tell it after each change: whether somebody waits, and whether somebody has just left the line for a replica."""
-        if departed and self._since is not None:
-            interval = now - self._since
-            old = self._interval_s
-            self._interval_s = interval if old is None else old + _NEWEST_INTERVAL_WEIGHT * (interval - old)
-        if not waiting:
-            self._since = None
-        elif departed or self._since is None:
-            self._since = now
-
-    def seconds_each(self, now: float) -> float | None:
-        """Expected seconds between two departures; grows while the line stands still. ``None``: it has never moved."""
-        if self._interval_s is None:
-            return None
-        return max(self._interval_s, self.standing_s(now))
-
-    def standing_s(self, now: float) -> float:
-        """How long the line has been standing still."""
-        return 0.0 if self._since is None else now - self._since
+Decision = Admit | Queue | Downgrade | Shed
 
 
 @dataclass(frozen=True, slots=True)
-class PoolView:
-    """What a decision looks at. ``opening_s`` is the expected time until a replica is ready, when none is."""
+class Look:
+    """What one pool could do for a newcomer. Seconds until the first token are ``wait_s``, of which the prompt's own
+    computing is ``prefill_s``; ``safety`` is by how much waits have lately been longer than forecast.
+    """
 
-    waiting: int
-    ahead: int
-    full: bool
-    fits_now: bool
+    pool: str
+    model: str
     available: bool
-    """A replica is ready, or was and is being restarted."""
-    seconds_each: float | None
-    standing_s: float
+    """A replica is ready, or was and is being restarted, or its model is loaded on demand."""
     opening_s: float
+    """Expected time until a replica is ready, when none is."""
+    starts_now: bool
+    full: bool
+    high: bool
+    position: int
+    wait_s: float
+    prefill_s: float
+    safety: float = 1.0
+    holds: bool = True
+    """Prompt and answer can fit at all."""
 
 
-def decide(view: PoolView) -> Decision:
-    """The decision for a newcomer. Retry-After is the time in which the line, at its measured pace, would have emptied."""
-    if not view.available:
-        return Shed("no_capacity", _retry_ms(view.opening_s))
-    if view.full:
-        each = view.standing_s if view.seconds_each is None else view.seconds_each
-        return Shed("high_demand", _retry_ms(each * view.waiting))
-    if view.fits_now and view.waiting == 0:
-        return Admit()
-    return Queue(view.ahead + 1, eta_ms(view.ahead + 1, view.seconds_each))
+def within_limit(ask: Ask, look: Look) -> bool:
+    """Whether the pool may take it: it starts at once, or its wait is within the plan's limit.
+
+    A prompt that alone takes most of the limit to compute is not refused for its own length: of the limit's second half
+    everything may be waiting.
+    """
+    if not look.available or look.full or not look.holds:
+        return False
+    if look.starts_now:
+        return True
+    queued_s = max(look.wait_s - look.prefill_s, 0.0) * look.safety
+    return queued_s <= max(ask.wait_limit_s - look.prefill_s, ask.wait_limit_s / 2)
 
 
-def eta_ms(position: int, seconds_each: float | None) -> int | None:
-    """When the one at ``position`` will be served, at the line's measured pace."""
-    return None if seconds_each is None else round(1000 * position * seconds_each)
+def decide(ask: Ask, here: Look, smaller: Look | None, *, sticky: bool, retry_after_s: float = 1.0) -> Decision:
+    """The decision for a newcomer. ``smaller`` is the pool to fall back on, where there is one and the plan allows it;
+    ``sticky``: the conversation was given it a while ago. ``retry_after_s`` is told where it is refused.
+    """
+    taken = within_limit(ask, here)
+    if smaller is not None and (sticky or not taken) and within_limit(ask, smaller):
+        reason: DowngradeReason = "high_demand" if here.available else "unavailable"
+        return Downgrade(smaller.pool, smaller.model, reason, _let_in(ask, smaller))
+    if taken:
+        return _let_in(ask, here)
+    if here.available:
+        return Shed("high_demand", round(1000 * retry_after_s))
+    return Shed("no_capacity", round(1000 * min(max(here.opening_s, 1.0), _LONGEST_OPENING_S)))
 
 
-def _retry_ms(seconds: float) -> int:
-    return round(1000 * min(max(seconds, 1.0), _LONGEST_RETRY_S))
+def output_cap(ask: Ask, *, high: bool) -> int | None:
+    """The most an answer may have in high demand; ``None`` where its length stays as it is."""
+    if high and ask.free_length and ask.downgrade and ask.output_tokens > CAPPED_TOKENS:
+        return CAPPED_TOKENS
+    return None
+
+
+def capped(ask: Ask, decision: Admit | Queue) -> Ask:
+    """The request as it was let in."""
+    return ask if decision.output_tokens is None else replace(ask, output_tokens=decision.output_tokens)
+
+
+def _let_in(ask: Ask, look: Look) -> Admit | Queue:
+    cap = output_cap(ask, high=look.high)
+    return Admit(cap) if look.starts_now else Queue(look.position, round(1000 * look.wait_s), cap)

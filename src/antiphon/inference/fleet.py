@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
+from antiphon.core.tenancy import Band
+from antiphon.inference.circuit import CircuitBreaker
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
+
+_HEADROOM = {Band.HIGH: 0.0, Band.STANDARD: 0.02, Band.LOW: 0.05, Band.BATCH: 0.2}
+"""The part of rows and blocks that a band leaves to higher ones: they find room at once, without pre-empting anybody."""
+_SHALLOW = 8
+"""A replica's own line is kept so short: order, cancels and places are the gateway's."""
+_LOAD_TOKENS = 16
+"""What one more row costs a newcomer, in tokens of prefill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +33,7 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica as its operator sees it. The three block counts add up to all."""
+    """A replica as its operator sees it. The three block counts add up to all. ``circuit`` as in ``Circuit``."""
 
     id: str
     pid: int | None
@@ -35,39 +44,80 @@ class ReplicaStatus:
     held_blocks: int
     cached_blocks: int
     tok_s: float
+    circuit: str = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a request wants: ``tokens`` at its peak beyond what is cached, of which ``prefill_tokens`` are to compute."""
+
+    tokens: int
+    prefill_tokens: int
+    band: Band
 
 
 class ReplicaLedger:
     """One replica's capacity: its last snapshot, less what was sent to it since.
 
-    A request that was dispatched but is not in the snapshot yet counts with all the blocks it can ever need, so a burst
-    between two snapshots cannot overshoot.
+    A request that was dispatched but is not in the snapshot yet counts with all the blocks it is expected to need, so a burst
+    between two snapshots cannot overshoot. A replica that has something to do and has not spoken for a while counts as full.
     """
 
     def __init__(self) -> None:
         self._ready: ReplicaReady | None = None
         self._snapshot: ReplicaSnapshot | None = None
-        self._credit: dict[int, int] = {}
+        self._credit: dict[int, tuple[int, int]] = {}
+        self._cached: dict[int, int] = {}
+        self.breaker = CircuitBreaker()
 
     @property
     def snapshot(self) -> ReplicaSnapshot | None:
         return self._snapshot
 
+    @property
+    def ready(self) -> ReplicaReady | None:
+        return self._ready
+
     def open(self, ready: ReplicaReady) -> None:
-        self._ready, self._snapshot = ready, None
-        self._credit.clear()
+        self.close()
+        self._ready = ready
 
     def close(self) -> None:
         self._ready, self._snapshot = None, None
         self._credit.clear()
+        self._cached.clear()
 
-    def observe(self, snapshot: ReplicaSnapshot) -> None:
+    def observe(self, snapshot: ReplicaSnapshot, now: float, cached: Sequence[int] = (), dropped: Sequence[int] = ()) -> None:
+        """A frame came: its snapshot, and the fingerprints of blocks that came into its cache and left it."""
         self._snapshot = snapshot
-        self._credit = {handle: blocks for handle, blocks in self._credit.items() if handle > snapshot.last_handle}
+        if self._credit:
+            self._credit = {handle: credit for handle, credit in self._credit.items() if handle > snapshot.last_handle}
+        for fingerprint in cached:
+            self._cached[fingerprint] = self._cached.get(fingerprint, 0) + 1
+        for fingerprint in dropped:
+            left = self._cached.get(fingerprint, 0) - 1
+            if left > 0:
+                self._cached[fingerprint] = left
+            else:
+                self._cached.pop(fingerprint, None)
+        self.breaker.heard(now)
 
-    def dispatched(self, handle: int, tokens: int, output_tokens: int = 0) -> None:
-        """A request that needs ``tokens`` at its peak, up to ``output_tokens`` of them for its answer, was sent."""
-        self._credit[handle] = self._blocks(tokens, output_tokens)
+    def dispatched(self, handle: int, room: Room, now: float) -> None:
+        """A request that wants ``room`` was sent."""
+        if self.load == 0:
+            self.breaker.heard(now)
+        self._credit[handle] = (self._blocks(room.tokens), room.prefill_tokens)
+
+    def cached_tokens(self, fingerprints: Sequence[int]) -> int:
+        """How many tokens of a prompt, given the fingerprints of its whole blocks, are in its cache."""
+        if self._ready is None:
+            return 0
+        found = 0
+        for fingerprint in fingerprints:
+            if fingerprint not in self._cached:
+                break
+            found += 1
+        return found * self._ready.shape.block_tokens
 
     @property
     def load(self) -> int:
@@ -75,37 +125,60 @@ class ReplicaLedger:
         here = 0 if self._snapshot is None else self._snapshot.running + self._snapshot.waiting
         return here + len(self._credit)
 
-    def fits(self, tokens: int, output_tokens: int = 0) -> bool:
-        """Whether a request that needs ``tokens`` at its peak would start at once. An empty replica takes anything.
+    @property
+    def free_blocks(self) -> int:
+        """Blocks promised to nobody."""
+        return 0 if self._snapshot is None else self._snapshot.unpromised - sum(blocks for blocks, _ in self._credit.values())
 
-        Of ``output_tokens`` among them only as many count as answers have had there lately.
-        """
+    @property
+    def free_rows(self) -> int:
+        return 0 if self._ready is None else self._ready.max_rows - self.load
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Prompts there or on their way that are still to compute."""
+        here = 0 if self._snapshot is None else self._snapshot.prefill_tokens
+        return here + sum(tokens for _, tokens in self._credit.values())
+
+    def headroom(self, band: Band) -> tuple[int, int]:
+        """Rows and blocks that ``band`` leaves to higher ones."""
+        if self._ready is None:
+            return 0, 0
+        return int(self._ready.max_rows * _HEADROOM[band]), int(self._ready.shape.blocks * _HEADROOM[band])
+
+    def fits(self, room: Room, now: float) -> bool:
+        """Whether such a request would start at once. An empty replica takes anything."""
         if self._ready is None or self._snapshot is None:
             return False
-        if self.load == 0:
+        load = self.load
+        if not self.breaker.takes(now, busy=load > 0):
+            return False
+        if load == 0:
             return True
-        spare = self._snapshot.unpromised - sum(self._credit.values())
-        return self.load < self._ready.max_rows and self._blocks(tokens, output_tokens) <= spare
+        rows, blocks = self.headroom(room.band)
+        if load + rows >= self._ready.max_rows or self._snapshot.waiting + len(self._credit) >= _SHALLOW:
+            return False
+        return self._blocks(room.tokens) + blocks <= self.free_blocks
 
-    def _blocks(self, tokens: int, output_tokens: int) -> int:
+    def _blocks(self, tokens: int) -> int:
         if self._ready is None:
             return 0
-        if self._snapshot is not None and 0 < self._snapshot.expected_output < output_tokens:
-            tokens -= output_tokens - self._snapshot.expected_output
         return -(-min(tokens, self._ready.context_tokens) // self._ready.shape.block_tokens)
 
 
-class Placeable(Protocol):
-    @property
-    def ledger(self) -> ReplicaLedger: ...
-
-
-def choose(replicas: Sequence[Placeable], tokens: int, turn: int, output_tokens: int = 0) -> int | None:
-    """Index of the least loaded replica that ``fits``; ties go round by ``turn``. ``None``: nobody."""
-    fitting = [index for index, replica in enumerate(replicas) if replica.ledger.fits(tokens, output_tokens)]
-    if not fitting:
-        return None
-    return min(fitting, key=lambda index: (replicas[index].ledger.load, (index - turn) % len(replicas)))
+def choose(ledgers: Sequence[ReplicaLedger], rooms: Sequence[Room], turn: int, now: float) -> int | None:
+    """Index of the replica where a request, which wants ``rooms[index]`` at each, has its first token soonest; ties go round
+    by ``turn``. ``None``: it fits nowhere.
+    """
+    best: tuple[int, int] | None = None
+    chosen: int | None = None
+    for index, (ledger, room) in enumerate(zip(ledgers, rooms, strict=True)):
+        if ledger.fits(room, now):
+            cost = room.prefill_tokens + ledger.prefill_tokens + _LOAD_TOKENS * ledger.load
+            rank = (cost, (index - turn) % len(ledgers))
+            if best is None or rank < best:
+                best, chosen = rank, index
+    return chosen
 
 
 class RateMeter:

@@ -20,15 +20,18 @@ from antiphon.core.events import Queued
 from antiphon.core.telemetry import Telemetry
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenizer
-from antiphon.inference.admission import Admit, Decision, Queue, Shed
+from antiphon.inference.admission import Admit, Decision, Downgrade, Look, Queue, Shed, capped, decide, within_limit
+from antiphon.inference.ask import Ask, ask_of
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus
 from antiphon.inference.pool import Pool, PoolRuntime, Ticket
 from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
 from antiphon.inference.wire import LogFormat
 
-__all__ = ["Admit", "Decision", "Gateway", "PoolRuntime", "Queue", "Shed"]
+__all__ = ["Admit", "Ask", "Decision", "Downgrade", "Gateway", "PoolRuntime", "Queue", "Shed"]
 
 log = structlog.get_logger(__name__)
+
+_TICK_S = 1.0
 
 
 class Gateway:
@@ -42,7 +45,10 @@ class Gateway:
         self._runtime_dir = runtime_dir
         self._changed = asyncio.Event()
         self._pools = {runtime.spec.name: Pool(runtime, clock, telemetry, self._changed.set) for runtime in pools}
+        self._clock = clock
         self._tickets: dict[str, tuple[Pool, Ticket]] = {}
+        self._reserved: dict[str, Pool] = {}
+        self._ticking: asyncio.Task[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
 
     async def start(self) -> None:
@@ -57,12 +63,16 @@ class Gateway:
         for pool in self._pools.values():
             pool.start(self._context, self._runtime_dir, number, self._log_format)
             number += pool.runtime.spec.replicas
+        self._ticking = asyncio.create_task(self._tick_for_ever(), name="gateway")
 
     async def close(self) -> None:
         """Stop every replica; no process, no socket file and no empty runtime folder is left. Harmless when called twice."""
         if self._context is None:
             return
         context, self._context = self._context, None
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.wait((self._ticking,))
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
         await asyncio.to_thread(context.term)
         await asyncio.to_thread(remove_runtime_dir, self._runtime_dir)
@@ -96,8 +106,9 @@ class Gateway:
         """Whether some pool can answer now."""
         return any(pool.ready for pool in self._pools.values())
 
-    def statuses(self) -> tuple[PoolStatus, ...]:
-        return tuple(pool.status() for pool in self._pools.values())
+    def statuses(self, band: Band = Band.STANDARD) -> tuple[PoolStatus, ...]:
+        """All pools, as one who would wait in ``band`` sees them."""
+        return tuple(pool.status(band) for pool in self._pools.values())
 
     def replicas(self, pool: str) -> tuple[ReplicaStatus, ...]:
         return self._pool(pool).replicas()
@@ -135,23 +146,60 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def decide(self, pool: str, *, prompt_tokens: int, output_tokens: int, band: Band) -> Decision:
-        """What would happen to such a request now. Takes no place and no block."""
-        decision = self._pool(pool).decide(prompt_tokens + output_tokens, band)
-        if isinstance(decision, Shed):
-            self._telemetry.count(metrics.SHED, 1, pool, decision.code)
+    def smaller(self, pool: str) -> PoolStatus | None:
+        """The pool that ``pool`` falls back on under load, if it has one."""
+        name = self._pool(pool).runtime.spec.downgrade_to
+        return self._pools[name].status() if name in self._pools else None
+
+    def decide(self, pool: str, ask: Ask) -> Decision:
+        """What would happen to such a request now. Takes no place."""
+        return self._decide(self._pool(pool), ask, "")[0]
+
+    def accept(self, request_id: str, pool: str, ask: Ask) -> Decision:
+        """Decide, and take the place in the line that was decided on: ``stream`` or ``withdraw`` follows. Nothing is taken
+        where the decision is ``Shed``.
+        """
+        owner = self._pool(pool)
+        decision, look = self._decide(owner, ask, request_id)
+        match decision:
+            case Shed():
+                owner.shed_count += 1
+                self._telemetry.count(metrics.SHED, 1, pool, decision.code)
+            case Downgrade():
+                owner.sticky.give(ask.conversation, self._clock.monotonic())
+                owner.downgrade_count += 1
+                self._telemetry.count(metrics.DOWNGRADES, 1, pool)
+                self._reserve(request_id, self._pool(decision.pool), capped(ask, decision.then), look)
+            case _:
+                self._reserve(request_id, owner, capped(ask, decision), look)
         return decision
 
-    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncGenerator[EngineEvent | Queued]:
+    def withdraw(self, request_id: str) -> None:
+        """An accepted request will not come after all. Unknown ids are ignored."""
+        pool = self._reserved.pop(request_id, None)
+        if pool is not None:
+            pool.withdraw(request_id)
+
+    def reserved(self, request_id: str) -> Queued | None:
+        """Where an accepted request stands whose stream has not begun; ``None`` where there is no such place."""
+        pool = self._reserved.get(request_id)
+        return None if pool is None else pool.reserved(request_id)
+
+    async def stream(
+        self, pool: str, request: EngineRequest, *, deadline_s: float, ask: Ask | None = None
+    ) -> AsyncGenerator[EngineEvent | Queued]:
         """The events of an accepted request, the last a ``Finished``; ``Queued`` each time its place in the line changes.
 
-        Σ ``Tokens.token_ids`` + ``already_ids`` is ``usage.output_tokens``; the ids include the end-of-turn token, which has no
-        text. Closing the iterator cancels the request: its blocks are free after the replica's current step. Raises
-        ``QueueTimeout`` after ``deadline_s`` without a replica and ``EngineFailed`` as soon as its replica dies.
+        It takes the place that ``accept`` gave it, else the last one. Σ ``Tokens.token_ids`` + ``already_ids`` is
+        ``usage.output_tokens``; the ids include the end-of-turn token, which has no text. Closing the iterator cancels the
+        request: its blocks are free after the replica's current step. Raises ``QueueTimeout`` after ``deadline_s`` without a
+        replica and ``EngineFailed`` as soon as its replica dies.
         """
         owner = self._pool(pool)
         deadline = asyncio.get_running_loop().time() + deadline_s
-        ticket = owner.enter(request)
+        if self._reserved.pop(request.request_id, owner) is not owner:
+            raise EngineFailed("The request came to another pool than was decided.")
+        ticket = owner.enter(request, ask or ask_of(request))
         self._tickets[request.request_id] = (owner, ticket)
         try:
             event: EngineEvent | Queued | None = None
@@ -185,6 +233,30 @@ class Gateway:
         return True
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _decide(self, owner: Pool, ask: Ask, request_id: str) -> tuple[Decision, Look]:
+        """The decision, and the look at the pool where it would be served."""
+        here, small = owner.look(ask), self._pools.get(owner.runtime.spec.downgrade_to)
+        sticky = ask.downgrade and owner.sticky.holds(ask.conversation, self._clock.monotonic(), high=owner.high)
+        there = small.look(ask) if small is not None and ask.downgrade and (sticky or not within_limit(ask, here)) else None
+        decision = decide(ask, here, there, sticky=sticky)
+        if isinstance(decision, Shed) and decision.code == "high_demand" and request_id:
+            decision = Shed(decision.code, round(1000 * owner.retry_after_s(ask, here, request_id)))
+        return decision, there if isinstance(decision, Downgrade) and there is not None else here
+
+    def _reserve(self, request_id: str, pool: Pool, ask: Ask, look: Look) -> None:
+        pool.reserve(request_id, ask, look)
+        self._reserved[request_id] = pool
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            for pool in self._pools.values():
+                try:
+                    pool.tick()
+                except Exception:  # one pool's fault must not silence the others
+                    log.exception("tick_failed", pool=pool.name)
+            self._reserved = {name: pool for name, pool in self._reserved.items() if pool.holds(name)}
 
     def _pool(self, name: str) -> Pool:
         pool = self._pools.get(name)

@@ -40,6 +40,14 @@ class Mailbox:
         self._failure = failure
         self._ready.set()
 
+    def take(self) -> EngineEvent | Queued | None:
+        """The next event if there is one. Raises what ``fail`` was given, once everything before it was taken."""
+        if self._events:
+            return self._events.popleft()
+        if self._failure is not None:
+            raise self._failure
+        return None
+
     async def get(self) -> EngineEvent | Queued:
         """The next event. Raises what ``fail`` was given, once everything before it was taken."""
         while not self._events:

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from antiphon.engines.base import BlockSwap
+from antiphon.engines.base import BLOCK_TOKENS, BlockSwap
 from antiphon.inference.host_tier import HostTier
 from antiphon.inference.kv_blocks import BlockPool
 
@@ -118,7 +118,8 @@ class PrefixCache:
         children = self._roots.setdefault(salt, {}) if parent is None else parent.children.setdefault(salt, {})
         node = children.get(tokens)
         if node is None:
-            node = children[tokens] = CachedBlock(salt, parent, tokens, _fingerprint(salt, parent, tokens))
+            name = fingerprint(salt, 0 if parent is None else parent.fingerprint, tokens)
+            node = children[tokens] = CachedBlock(salt, parent, tokens, name)
             self.added.append(node.fingerprint)
         elif node.block < 0:
             self._leave_host(node, cooling=True)
@@ -293,10 +294,25 @@ class PrefixCache:
         return self._pool.references(node.block) if node.block >= 0 else 0
 
 
-def _fingerprint(salt: str, parent: CachedBlock | None, tokens: BlockTokens) -> int:
-    digest = hashlib.blake2b(array("q", (0 if parent is None else parent.fingerprint, *tokens)), digest_size=_FINGERPRINT_BYTES)
+def fingerprint(salt: str, parent: int, tokens: Sequence[int]) -> int:
+    """Names the path that ends with the block ``tokens`` behind the path called ``parent`` (0: at the beginning)."""
+    digest = hashlib.blake2b(array("q", (parent, *tokens)), digest_size=_FINGERPRINT_BYTES)
     digest.update(salt.encode())
     return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def prompt_fingerprints(prompt_ids: Sequence[int], tenant: str, public_prefix_tokens: int) -> tuple[int, ...]:
+    """Names of the paths to each whole block of a prompt, as the cache of a replica would name them.
+
+    The last token is always computed, so a block that ends with it is left out.
+    """
+    names: list[int] = []
+    public, name = public_prefix_tokens // BLOCK_TOKENS, 0
+    for index in range((len(prompt_ids) - 1) // BLOCK_TOKENS):
+        begin = index * BLOCK_TOKENS
+        name = fingerprint(PUBLIC_SALT if index < public else tenant, name, prompt_ids[begin : begin + BLOCK_TOKENS])
+        names.append(name)
+    return tuple(names)
 
 
 def _common_length(left: Sequence[int], right: Sequence[int]) -> int:

@@ -40,6 +40,7 @@ class ReplicaShell(Generic[TicketT]):
         self,
         owner: ReplicaOwner[TicketT],
         replica: SupervisedReplica,
+        ledger: ReplicaLedger,
         context: zmq.Context[zmq.Socket[bytes]],
         clock: Clock,
         telemetry: Telemetry,
@@ -52,7 +53,7 @@ class ReplicaShell(Generic[TicketT]):
         self._rate = RateMeter(clock.monotonic())
         self._preemptions = self._recomputed = 0
         self.replica_id = replica.replica_id
-        self.ledger = ReplicaLedger()
+        self.ledger = ledger
         self.supervisor = Supervisor(replica, context, self, clock)
 
     @property
@@ -82,6 +83,7 @@ class ReplicaShell(Generic[TicketT]):
             held_blocks=snapshot.held if snapshot else 0,
             cached_blocks=snapshot.cached if snapshot else 0,
             tok_s=round(self._rate.rate(self._clock.monotonic()), 1),
+            circuit=self.ledger.breaker.state(self._clock.monotonic()).value,
         )
 
     def on_ready(self, ready: ReplicaReady) -> None:
@@ -90,7 +92,7 @@ class ReplicaShell(Generic[TicketT]):
         self._owner.on_state_changed(ready.context_tokens)
 
     def on_step(self, frame: StepFrame) -> None:
-        self.ledger.observe(frame.snapshot)
+        self.ledger.observe(frame.snapshot, self._clock.monotonic(), frame.cached, frame.dropped)
         for sequence in frame.sequences:
             ticket = self._tickets.get(sequence.handle)
             if ticket is not None and self._owner.on_frame(ticket, sequence):
@@ -99,6 +101,8 @@ class ReplicaShell(Generic[TicketT]):
         self._owner.on_capacity()
 
     def on_exit(self) -> None:
+        if self.ledger.ready is not None:
+            self.ledger.breaker.failed(self._clock.monotonic())
         self.ledger.close()
         lost, self._tickets = self._tickets, {}
         for ticket in lost.values():

@@ -266,7 +266,8 @@ class Supervisor:
             exited.set_result(code)
 
     def _on_report(self, report: Report) -> None:
-        self._heard_at = self._clock.monotonic()
+        if not isinstance(report, StepFrame) or report.times is not None or report.sequences or not self._listener.busy:
+            self._heard_at = self._clock.monotonic()  # a frame that only repeats commands is no progress
         if isinstance(report, StepFrame):
             self._worked = self._worked or report.times is not None
             self._listener.on_step(report)

@@ -1,0 +1,442 @@
+"""Everything a pool decides: who is let in, who waits where and for how long, who goes where next. Pure: given ``now``.
+
+The async ``Pool`` acts on it, and so does a simulation: whoever plays requests through these methods plays the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from antiphon.core.tenancy import Band
+from antiphon.inference.admission import Look, output_cap
+from antiphon.inference.ask import Ask, Demand
+from antiphon.inference.drain import DrainMeter, Pressure, ReturnSlots
+from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST
+from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose
+from antiphon.inference.forecast_error import ForecastError
+from antiphon.inference.length_estimate import LengthEstimator
+from antiphon.inference.line_view import LineView, Place, Surroundings, line_view
+from antiphon.inference.wait_forecast import HORIZON_S, Arrivals, Serving
+from antiphon.inference.wait_queue import Waiter, WaitQueue
+
+K = TypeVar("K", bound=Hashable)
+
+_VIEW_S = 0.5
+_CHANGED_VIEW_S = 0.1
+"""How old a view of the line may be that something has happened since."""
+_RATE_SPAN_S = 10.0
+_REFUSED_LATELY_S = 5.0
+_TOKENS_A_PLACE = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRules:
+    """``queue_limit`` requests may wait, and so many tokens as they have on average at most (``_TOKENS_A_PLACE`` each)."""
+
+    name: str
+    model: str
+    queue_limit: int = 200
+    fair: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing(Generic[K]):
+    """What the reader of a waiting request is told."""
+
+    key: K
+    position: int
+    eta_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What is known of the replicas' processes: ``available`` is also true while one that worked is being restarted."""
+
+    available: bool = True
+    opening_s: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Run(Generic[K]):
+    """One that was sent to a replica."""
+
+    waiter: Waiter[K]
+    demand: Demand
+    replica: int
+    expected_tokens: float
+    written_tokens: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    """What else is known of one that waits: its demand, its prompt's fingerprints, the first forecast it was given."""
+
+    demand: Demand
+    fingerprints: tuple[int, ...] = ()
+    told_s: float | None = None
+    """The first forecast of its wait."""
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """A band's arrivals: how many a second, and what one wants on average."""
+
+    rate: RateMeter
+    demand: Demand | None = None
+
+    def add(self, demand: Demand, now: float) -> None:
+        self.rate.add(1.0, now)
+        old = self.demand
+        if old is None:
+            self.demand = demand
+            return
+        self.demand = Demand(
+            tokens=round(old.tokens + 0.1 * (demand.tokens - old.tokens)),
+            prefill_tokens=round(old.prefill_tokens + 0.1 * (demand.prefill_tokens - old.prefill_tokens)),
+            output_tokens=old.output_tokens + 0.1 * (demand.output_tokens - old.output_tokens),
+        )
+
+
+class PoolPolicy(Generic[K]):
+    """One pool. ``ledgers`` are its replicas'; whoever hears the replicas keeps them up to date."""
+
+    def __init__(self, rules: PoolRules, ledgers: Sequence[ReplicaLedger], now: float) -> None:
+        self.rules = rules
+        self.lengths = LengthEstimator()
+        self.error = ForecastError()
+        self._ledgers = ledgers
+        self._queue: WaitQueue[K] = WaitQueue(fair=rules.fair)
+        self._waits: dict[K, _Wait] = {}
+        self._runs: dict[K, _Run[K]] = {}
+        self._drain = DrainMeter()
+        self._turns = {band: DrainMeter() for band in Band}
+        """How fast each band's virtual time goes."""
+        self._slots = ReturnSlots()
+        self._pressure = Pressure()
+        self._arrived = {band: _Arrived(RateMeter(now, _RATE_SPAN_S)) for band in Band}
+        self._starts = RateMeter(now, _RATE_SPAN_S)
+        self._view: LineView[K] | None = None
+        self._changed = False
+        self._entered = 0
+        self._refused_at = -_REFUSED_LATELY_S
+        self._turn = 0
+
+    # --- what others ask ------------------------------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._queue)
+
+    @property
+    def running_count(self) -> int:
+        return len(self._runs)
+
+    def waiting(self, band: Band) -> int:
+        return self._queue.waiting(band)
+
+    def waits(self, key: K) -> bool:
+        return key in self._queue
+
+    def demand(self, ask: Ask) -> Demand:
+        """What a request is expected to take, with nothing of it cached."""
+        estimate = self.lengths.estimate(ask)
+        return Demand(ask.prompt_tokens + estimate.long, ask.prompt_tokens, estimate.mean)
+
+    def look(self, ask: Ask, now: float, availability: Availability = Availability()) -> Look:
+        """What a newcomer would meet. Changes nothing but the measure of demand."""
+        cap = output_cap(ask, high=self._pressure.high)
+        if cap is not None:
+            ask = replace(ask, output_tokens=cap)
+        demand = self.demand(ask)
+        prefill_s = demand.prefill_tokens * self._prefill_ms / 1000
+        room = Room(demand.tokens, demand.prefill_tokens, ask.band)
+        starts_now = not self._ahead(ask.band) and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
+        place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
+        high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0))
+        return Look(
+            pool=self.rules.name,
+            model=self.rules.model,
+            available=availability.available,
+            opening_s=availability.opening_s,
+            starts_now=starts_now,
+            full=self.full,
+            high=high,
+            position=place.position,
+            wait_s=place.wait_s,
+            prefill_s=prefill_s,
+            safety=self.error.safety,
+            holds=self._holds(ask),
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody more may wait, by number or by tokens."""
+        limit = self.rules.queue_limit
+        return len(self._queue) >= limit or self._queue.tokens >= limit * _TOKENS_A_PLACE
+
+    @property
+    def high(self) -> bool:
+        """Whether demand is high: newcomers would wait, or would have a moment ago."""
+        return self._pressure.high
+
+    def feel(self, now: float) -> None:
+        """Notice how demand is, now and then, also while nobody asks."""
+        self._pressure.update(now, self.band_wait_s(Band.STANDARD, now))
+
+    def refuses(self, now: float) -> bool:
+        """Whether somebody was refused a moment ago, or would be."""
+        return self.full or now - self._refused_at < _REFUSED_LATELY_S
+
+    def retry_after_s(self, ask: Ask, look: Look, now: float, name: str) -> float:
+        """When somebody who is refused should come back; takes the slot it tells."""
+        self._refused_at = now
+        soonest_s = max(look.wait_s - ask.wait_limit_s, 0.0)
+        rate = self._drain.rate(now) or self._starts.rate(now) or None
+        return self._slots.take(ask.band, now, soonest_s=soonest_s, rate=rate, name=name)
+
+    def band_wait_s(self, band: Band, now: float) -> float:
+        """What a newcomer of ``band``, with a usual request, would wait until its first token."""
+        if not self._queue and self._has_room(band, now):
+            return 0.0
+        return self.view(now).bands[band].end.wait_s
+
+    # --- a request ------------------------------------------------------------------------------
+
+    def enter(self, key: K, ask: Ask, now: float, *, ready: bool = True, look: Look | None = None) -> None:
+        """Let a request wait. One that is not ``ready`` keeps its place until ``attach``. ``look`` is what it was let in on:
+        its position and time are told from then on.
+        """
+        demand = self.demand(ask)
+        cost = INPUT_COST * ask.prompt_tokens + OUTPUT_COST * demand.output_tokens
+        waiter = self._queue.enter(key, ask, cost=cost, tokens=demand.tokens, now=now, ready=ready)
+        wait = self._waits[key] = _Wait(demand)
+        if look is not None and not look.starts_now:
+            waiter.position, waiter.eta_s, waiter.told_at = look.position, look.wait_s, now
+            wait.told_s = look.wait_s if look.wait_s < HORIZON_S else None
+        self._arrived[ask.band].add(demand, now)
+        self._drain.update(now, waiting=True)
+        self._turns[ask.band].update(now, waiting=True)
+        self._entered += 1
+        self._changed = True
+
+    def attach(self, key: K, ask: Ask, fingerprints: tuple[int, ...] = ()) -> None:
+        """What a request that waits really asks, now that its prompt is there; ``fingerprints`` of its whole blocks."""
+        waiter, wait = self._queue.get(key), self._waits.get(key)
+        if waiter is None or wait is None:
+            return
+        self.set_band(key, ask.band)
+        waiter.ask = replace(waiter.ask, prompt_tokens=ask.prompt_tokens, output_tokens=ask.output_tokens)
+        waiter.ready, wait.fingerprints = True, fingerprints
+        cached = max((ledger.cached_tokens(fingerprints) for ledger in self._ledgers), default=0) if fingerprints else 0
+        demand = self.demand(waiter.ask)
+        wait.demand = replace(demand, prefill_tokens=max(demand.prefill_tokens - cached, 1))
+
+    def set_band(self, key: K, band: Band) -> None:
+        """A request that waits belongs to ``band`` from now on."""
+        waiter = self._queue.get(key)
+        if waiter is not None and waiter.ask.band is not band:
+            self._queue.move(key, replace(waiter.ask, band=band))
+            self._changed = True
+
+    def leave(self, key: K, now: float) -> bool:
+        """A request that waits goes; ``False`` when it did not wait. Nobody else is touched."""
+        gone = self._queue.leave(key)
+        if gone is None:
+            return False
+        del self._waits[key]
+        self._drain.update(now, waiting=bool(self._queue))
+        self._changed = True
+        return True
+
+    def next(self, now: float) -> tuple[K, int] | None:
+        """Who starts next, and at which replica; ``started`` follows, or nobody is asked again before something changes."""
+        if not self._queue:
+            return None
+        found: list[int] = []
+
+        def fits(waiter: Waiter[K], band: Band) -> bool:
+            chosen = choose(self._ledgers, self._rooms(waiter, band), self._turn, now)
+            if chosen is not None:
+                found.append(chosen)
+            return chosen is not None
+
+        waiter = self._queue.pick(now, fits)
+        return None if waiter is None else (waiter.key, found[-1])
+
+    def started(self, key: K, replica: int, handle: int, now: float) -> None:
+        """It was sent to ``replica`` as ``handle``."""
+        waiter = self._queue.get(key)
+        assert waiter is not None, "only one that waits can start"
+        room = self._rooms(waiter, waiter.band)[replica]
+        wait = self._waits.pop(key)
+        before = self._queue.virtual_time(waiter.band)
+        self._queue.start(waiter, now)
+        self._turns[waiter.band].update(
+            now, waiting=self._queue.occupied(waiter.band), started=self._queue.virtual_time(waiter.band) - before
+        )
+        self._ledgers[replica].dispatched(handle, room, now)
+        demand = replace(wait.demand, prefill_tokens=room.prefill_tokens)
+        self._runs[key] = _Run(waiter, demand, replica, demand.output_tokens)
+        self._turn = (replica + 1) % len(self._ledgers)
+        self._drain.update(now, waiting=bool(self._queue), started=1)
+        self._starts.add(1.0, now)
+        if wait.told_s is not None:
+            self.error.observe(wait.told_s, now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000)
+        self._changed = True
+
+    def progressed(self, key: K, tokens: int) -> None:
+        """``tokens`` more of its answer are written."""
+        run = self._runs.get(key)
+        if run is None:
+            return
+        run.written_tokens += tokens
+        if run.written_tokens >= run.expected_tokens:
+            run.expected_tokens = self.lengths.estimate(run.waiter.ask, run.written_tokens).mean
+
+    def ended(self, key: K, *, cut: bool | None = None, computed_tokens: int = 0, cached_tokens: int = 0) -> None:
+        """It is at a replica no more. ``cut``: its limit ended it; ``None``: something else did, and its length says nothing.
+
+        ``computed_tokens`` of the prompt were computed and ``cached_tokens`` found. Its tenant is charged what it has cost.
+        """
+        run = self._runs.pop(key, None)
+        if run is None:
+            return
+        if cut is not None:
+            self.lengths.observe(run.waiter.ask, run.written_tokens, cut=cut)
+        cost = INPUT_COST * computed_tokens + CACHED_COST * cached_tokens + OUTPUT_COST * run.written_tokens
+        self._queue.correct(run.waiter, cost)
+        self._changed = True
+
+    # --- honest waiting -------------------------------------------------------------------------
+
+    def standings(self, now: float) -> list[Standing[K]]:
+        """What has changed for those that wait since they were told: positions that fall, and rise only when somebody of a
+        higher band came; times that count down and are put right gently.
+        """
+        if self._changed:
+            self._view = None
+        view = self.view(now)
+        told: list[Standing[K]] = []
+        for position, (waiter, wait_s, tag) in enumerate(zip(view.order, view.waits_s, view.tags, strict=True), 1):
+            left_s = max(wait_s - (now - view.at), self._turn_s(waiter.band, tag, now), 0.0)
+            standing = self._tell(waiter, position, left_s, now)
+            if standing is not None:
+                told.append(standing)
+        return told
+
+    def standing(self, key: K, now: float) -> Standing[K] | None:
+        """What one that waits was told, counted down until now; ``None`` where it does not wait or was told nothing."""
+        waiter = self._queue.get(key)
+        if waiter is None or not waiter.position:
+            return None
+        return Standing(key, waiter.position, round(1000 * max(waiter.eta_s - (now - waiter.told_at), 0.0)))
+
+    def view(self, now: float) -> LineView[K]:
+        """The line, played forward; made anew when something has changed, or a moment has passed."""
+        view = self._view
+        if view is None or now - view.at > (_CHANGED_VIEW_S if self._changed else _VIEW_S) or self._entered > 2 + len(view.order) // 8:
+            self._changed, self._entered = False, 0
+            order = self._queue.order(now)
+            around = Surroundings(self._serving(), self._expected_arrivals(now), self._typical())
+            demands = {key: wait.demand for key, wait in self._waits.items()}
+            view = self._view = line_view(order, demands, around, now)
+        return view
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` unless queue, waits and runs agree."""
+        self._queue.check()
+        assert self._waits.keys() == {waiter.key for _, waiter in self._queue.order(0.0)}
+        assert not self._waits.keys() & self._runs.keys()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _newcomer(self, ask: Ask, now: float) -> Place:
+        """Where one would stand, as it is played. Those who came since the line was viewed stand before it too."""
+        view = self.view(now)
+        place = view.newcomer(ask.band, self._queue.tag(ask))
+        rate = self._drain.rate(now) or self._starts.rate(now)
+        since_s = self._entered / rate if rate else 0.0
+        wait_s = max(place.wait_s + since_s - (now - view.at), self._turn_s(ask.band, self._queue.tag(ask), now), 0.0)
+        return Place(place.position + self._entered, wait_s)
+
+    def _turn_s(self, band: Band, tag: float, now: float) -> float:
+        """Seconds until the band's turns have come to ``tag``, at the pace at which they have gone lately: others of the band
+        will come, and be before it.
+        """
+        rate = self._turns[band].rate(now)
+        return (tag - self._queue.virtual_time(band)) / rate if rate else 0.0
+
+    def _tell(self, waiter: Waiter[K], position: int, left_s: float, now: float) -> Standing[K] | None:
+        above = self._queue.arrivals_above(waiter.ask.band)
+        if waiter.position:
+            shown = min(position, waiter.position + above - waiter.seen_above)
+            counted_s = max(waiter.eta_s - (now - waiter.told_at), 0.0)
+            eta_s = min(left_s, max(1.2 * counted_s, counted_s + 0.5)) if left_s > counted_s else (left_s + counted_s) / 2
+            if shown == waiter.position and abs(eta_s - counted_s) < max(0.5, 0.15 * counted_s):
+                return None
+        else:
+            shown, eta_s = position, left_s
+        waiter.position, waiter.seen_above, waiter.eta_s, waiter.told_at = shown, above, eta_s, now
+        return Standing(waiter.key, shown, round(1000 * eta_s))
+
+    def _rooms(self, waiter: Waiter[K], band: Band) -> list[Room]:
+        """What it wants of each replica: less where its beginning is cached."""
+        wait = self._waits[waiter.key]
+        prompt_tokens = waiter.ask.prompt_tokens
+        rooms: list[Room] = []
+        for ledger in self._ledgers:
+            cached = min(ledger.cached_tokens(wait.fingerprints), prompt_tokens - 1) if wait.fingerprints else 0
+            rooms.append(Room(max(waiter.tokens - cached, 1), max(prompt_tokens - cached, 1), band))
+        return rooms
+
+    def _ahead(self, band: Band) -> bool:
+        """Whether anybody waits who would go before, or share with, a newcomer of ``band``."""
+        return any(self._queue.waiting(other) for other in Band if other >= band) if self._queue else False
+
+    def _has_room(self, band: Band, now: float) -> bool:
+        room = Room(self._typical().tokens, 1, band)
+        return choose(self._ledgers, [room] * len(self._ledgers), 0, now) is not None
+
+    def _holds(self, ask: Ask) -> bool:
+        contexts = [ledger.ready.context_tokens for ledger in self._ledgers if ledger.ready is not None]
+        return not contexts or ask.prompt_tokens < max(contexts)
+
+    @property
+    def _prefill_ms(self) -> float:
+        for ledger in self._ledgers:
+            if ledger.snapshot is not None and len(ledger.snapshot.step_ms) > 2:
+                return ledger.snapshot.step_ms[2]
+        return 0.5
+
+    def _serving(self) -> Serving:
+        ready = [ledger for ledger in self._ledgers if ledger.ready is not None and ledger.snapshot is not None]
+        size = next((ledger.ready.shape.block_tokens for ledger in ready if ledger.ready is not None), 32)
+        headroom = {
+            band: (sum(ledger.headroom(band)[0] for ledger in ready), size * sum(ledger.headroom(band)[1] for ledger in ready))
+            for band in Band
+        }
+        return Serving(
+            replicas=len(ready),
+            tokens=size * sum(ledger.ready.shape.blocks for ledger in ready if ledger.ready is not None),
+            free_tokens=size * sum(ledger.free_blocks for ledger in ready),
+            free_rows=sum(ledger.free_rows for ledger in ready),
+            running=[(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()],
+            step_ms=next((ledger.snapshot.step_ms for ledger in ready if ledger.snapshot is not None), ()),
+            prefill_tokens=sum(ledger.prefill_tokens for ledger in ready),
+            headroom=headroom,
+        )
+
+    def _expected_arrivals(self, now: float) -> list[Arrivals]:
+        return [
+            Arrivals(band, arrived.rate.rate(now), arrived.demand) for band, arrived in self._arrived.items() if arrived.demand is not None
+        ]
+
+    def _typical(self) -> Demand:
+        """What a request wants on average, by what has come lately."""
+        for band in (Band.STANDARD, Band.LOW, Band.HIGH, Band.BATCH):
+            demand = self._arrived[band].demand
+            if demand is not None:
+                return demand
+        return Demand(256, 64, 128.0)

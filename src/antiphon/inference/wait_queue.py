@@ -1,0 +1,381 @@
+"""In which order those that wait are served. Pure: deterministic, given ``now``.
+
+Bands first: a higher one goes before all lower ones, but for the part that each is owed (``band_shares``). Who waits twice
+as long as its plan's limit is lifted by a band, so that nobody who was accepted starves; what is in the background rises to
+``LOW`` at most. Organisations with reserved tokens go before all bands until their reserve is used up.
+
+Inside a band tenants, and inside a tenant its users, take turns by token cost, as the virtual token counter does (Sheng et
+al., OSDI 2024). Each arrival is given its place at once, as a start tag of start-time fair queueing (Goyal et al., SIGCOMM
+1996): the later of the band's virtual time and the end of its tenant's last request. So a place that was told stays true:
+whoever waits with nothing of its own before it is overtaken by no later arrival of its band. The expected answer is charged
+on arrival, since many answers run at once, and what it has really cost counts from the tenant's next arrival on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from antiphon.core.tenancy import Band
+from antiphon.inference.ask import Ask
+from antiphon.inference.band_shares import BandShares
+from antiphon.inference.reserve import Reserves
+
+MOST_PASSES = 2
+"""How often others may go before a request that does not fit; then all of its band and below wait until it does."""
+_OWED_PASSES = 1
+"""The same for one whose band is owed its share: room is kept for it at once."""
+_AGEING_LIMITS = 2.0
+"""How many of its plan's limits a request waits before it is lifted by a band."""
+_MOST_CANDIDATES = 32
+_MOST_IDLE = 4096
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True, eq=False)
+class Waiter(Generic[K]):
+    """One request in the queue. ``cost`` is what it is charged; ``tokens`` is what it will hold.
+
+    ``band`` is where it waits now, ``ask.band`` where it belongs. ``ready``: it may be started.
+    """
+
+    key: K
+    ask: Ask
+    cost: float
+    tokens: int
+    entered_at: float
+    number: int
+    band: Band
+    ready: bool = True
+    user_tag: float = 0.0
+    passed_over: int = 0
+    position: int = 0
+    """What its reader was told last; 0: nothing yet."""
+    eta_s: float = 0.0
+    told_at: float = 0.0
+    seen_above: int = 0
+    """How many of higher bands had come when it was told its position."""
+
+    @property
+    def charge(self) -> float:
+        return self.cost / self.ask.weight
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """Among the requests of its tenant."""
+        return self.user_tag, self.number
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Start tags of those that share something: ``ends`` by name, and the virtual time: how much each of those that wait has
+    been given by now, at an equal share.
+    """
+
+    now: float = 0.0
+    ends: dict[str, float] = field(default_factory=dict[str, float])
+
+    def tag(self, name: str) -> float:
+        return max(self.ends.get(name, 0.0), self.now)
+
+    def extend(self, name: str, charge: float) -> float:
+        """The tag of a new request of ``name``."""
+        if name not in self.ends and len(self.ends) >= _MOST_IDLE:
+            self.ends = {other: end for other, end in self.ends.items() if end > self.now}
+        tag = self.tag(name)
+        self.ends[name] = tag + charge
+        return tag
+
+    def correct(self, name: str, charge: float) -> None:
+        if name in self.ends:
+            self.ends[name] += charge
+
+    def start(self, tag: float, charge: float, sharers: int) -> None:
+        """A request with ``tag`` is started, while ``sharers`` want something."""
+        self.now = max(self.now + charge / max(sharers, 1), tag)
+
+    def rest(self) -> None:
+        """Nobody waits any more: what anybody was given until now is nobody's loss."""
+        self.now = max(self.now, *self.ends.values()) if self.ends else self.now
+        self.ends.clear()
+
+
+@dataclass(slots=True, eq=False)
+class _Tenant(Generic[K]):
+    """One tenant's part of a band's line: its turns, as tags, and who takes them, both in order."""
+
+    turns: list[float] = field(default_factory=list[float])
+    line: list[Waiter[K]] = field(default_factory=list["Waiter[K]"])
+    users: _Clock = field(default_factory=_Clock)
+
+
+@dataclass(slots=True, eq=False)
+class _Line(Generic[K]):
+    """One band's."""
+
+    tenants: dict[str, _Tenant[K]] = field(default_factory=dict[str, "_Tenant[K]"])
+    clock: _Clock = field(default_factory=_Clock)
+    waiting: int = 0
+
+    def heads(self) -> list[tuple[float, int, _Tenant[K]]]:
+        """Tenants that have something waiting, whose turn it is first."""
+        return sorted((tenant.turns[0], tenant.line[0].number, tenant) for tenant in self.tenants.values() if tenant.line)
+
+    def order(self) -> list[tuple[float, int, Waiter[K]]]:
+        """All that wait, with their tags."""
+        return sorted(
+            (tag, waiter.number, waiter) for tenant in self.tenants.values() for tag, waiter in zip(tenant.turns, tenant.line, strict=True)
+        )
+
+
+class WaitQueue(Generic[K]):
+    """``fair = False`` is plain order of arrival inside a band: what fairness is measured against."""
+
+    def __init__(self, *, fair: bool = True) -> None:
+        self._fair = fair
+        self._lines: dict[Band, _Line[K]] = {band: _Line() for band in sorted(Band, reverse=True)}
+        self._waiters: dict[K, Waiter[K]] = {}
+        self._ageing: list[tuple[float, int, Waiter[K]]] = []
+        self._reserves = Reserves()
+        self._shares = BandShares()
+        self._arrivals = dict.fromkeys(Band, 0)
+        self._belonging = dict.fromkeys(Band, 0)
+        self._numbers = 0
+        self.tokens = 0
+        """What all that wait will hold together."""
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._waiters
+
+    def get(self, key: K) -> Waiter[K] | None:
+        return self._waiters.get(key)
+
+    def waiting(self, band: Band) -> int:
+        """How many belong to ``band``."""
+        return self._belonging[band]
+
+    def occupied(self, band: Band) -> bool:
+        """Whether anybody waits in the band's line now."""
+        return self._lines[band].waiting > 0
+
+    def arrivals_above(self, band: Band) -> int:
+        """How many requests of higher bands have ever come."""
+        return sum(count for other, count in self._arrivals.items() if other > band)
+
+    # --- coming and going -----------------------------------------------------------------------
+
+    def enter(self, key: K, ask: Ask, *, cost: float, tokens: int, now: float, ready: bool = True) -> Waiter[K]:
+        """Put a request in line; ``key`` must not be there. Never refuses: what is let in was decided before."""
+        assert key not in self._waiters, "it waits already"
+        self._numbers += 1
+        waiter = Waiter(key, ask, cost, tokens, now, self._numbers, ask.band, ready)
+        self._waiters[key] = waiter
+        self.tokens += tokens
+        self._reserves.know(ask.tenant, ask.reserved_tokens_per_s, now)
+        self._arrivals[ask.band] += 1
+        self._belonging[ask.band] += 1
+        waiter.seen_above = self.arrivals_above(ask.band)
+        self._put(waiter)
+        heapq.heappush(self._ageing, (now + _AGEING_LIMITS * ask.wait_limit_s, waiter.number, waiter))
+        return waiter
+
+    def leave(self, key: K) -> Waiter[K] | None:
+        """It waits no longer, and was not served; those of its own tenant move up, nobody else's place changes but for the gap.
+
+        ``None``: it did not wait.
+        """
+        waiter = self._remove(key)
+        if waiter is not None:
+            self._lines[waiter.band].clock.correct(waiter.ask.tenant if self._fair else "", -waiter.charge)
+        return waiter
+
+    def move(self, key: K, ask: Ask) -> None:
+        """It belongs to ``ask.band`` from now on, last in its line there."""
+        waiter = self._waiters[key]
+        self._take(waiter)
+        self._belonging[waiter.ask.band] -= 1
+        self._belonging[ask.band] += 1
+        waiter.ask, waiter.band = ask, ask.band
+        self._numbers += 1
+        waiter.number = self._numbers
+        self._put(waiter)
+
+    def start(self, waiter: Waiter[K], now: float) -> None:
+        """It leaves for a replica."""
+        line = self._lines[waiter.band]
+        tenant = line.tenants[waiter.ask.tenant if self._fair else ""]
+        line.clock.start(tenant.turns[0], waiter.charge, sum(1 for other in line.tenants.values() if other.line))
+        tenant.users.start(waiter.user_tag, waiter.charge, len({other.ask.user for other in tenant.line}))
+        self._shares.served(waiter.band, waiter.tokens, frozenset(band for band, other in self._lines.items() if other.waiting))
+        self._remove(waiter.key)
+        self._reserves.spend(waiter.ask.tenant, waiter.tokens, now)
+
+    def correct(self, waiter: Waiter[K], cost: float) -> None:
+        """What it has really cost, instead of what was charged."""
+        line = self._lines[waiter.band]
+        more = (cost - waiter.cost) / waiter.ask.weight
+        line.clock.correct(waiter.ask.tenant, more)
+        tenant = line.tenants.get(waiter.ask.tenant)
+        if tenant is not None:
+            tenant.users.correct(waiter.ask.user, more)
+
+    # --- who is next ----------------------------------------------------------------------------
+
+    def pick(self, now: float, fits: Callable[[Waiter[K], Band], bool]) -> Waiter[K] | None:
+        """Who goes next, of those that are ready and fit; those passed over remember it. Takes nobody out.
+
+        ``fits`` is asked with the band whose room a request may use: its own, or the highest where its band is owed its share.
+        """
+        self.age(now)
+        passed: list[Waiter[K]] = []
+        closed: Band | None = None
+        for tested, (waiter, room) in enumerate(self._heads(now)):
+            if tested >= _MOST_CANDIDATES or (closed is not None and room <= closed):
+                return None
+            if fits(waiter, room):
+                for other in passed:
+                    other.passed_over += 1
+                return waiter
+            passed.append(waiter)
+            if waiter.passed_over >= (MOST_PASSES if room is waiter.band else _OWED_PASSES):
+                closed = room
+        return None
+
+    def order(self, now: float) -> list[tuple[float, Waiter[K]]]:
+        """All that wait, in the order in which they would start if nobody came any more, with their tags."""
+        self.age(now)
+        lines = {band: deque(line.order()) for band, line in self._lines.items() if line.waiting}
+        shares = self._shares.copy()
+        found: list[tuple[float, Waiter[K]]] = []
+        while len(lines) > 1:
+            first = next((band for band, line in lines.items() if shares.owes(band, line[0][2].tokens)), next(iter(lines)))
+            tag, _, waiter = lines[first].popleft()
+            shares.served(first, waiter.tokens, frozenset(lines))
+            if not lines[first]:
+                del lines[first]
+            found.append((tag, waiter))
+        found += [(tag, waiter) for line in lines.values() for tag, _, waiter in line]
+        return self._reserved_first(found, now)
+
+    def age(self, now: float) -> None:
+        """Lift those that have waited long enough."""
+        while self._ageing and self._ageing[0][0] <= now:
+            _, _, waiter = heapq.heappop(self._ageing)
+            highest = Band.LOW if waiter.ask.band is Band.BATCH else Band.HIGH
+            if self._waiters.get(waiter.key) is waiter and waiter.band < highest:
+                self._take(waiter)
+                waiter.band = Band(waiter.band + 1)
+                self._put(waiter)
+                heapq.heappush(self._ageing, (now + _AGEING_LIMITS * waiter.ask.wait_limit_s, waiter.number, waiter))
+
+    def tag(self, ask: Ask) -> float:
+        """The place that a newcomer of ``ask`` would be given in its band."""
+        return self._lines[ask.band].clock.tag(ask.tenant if self._fair else "")
+
+    def virtual_time(self, band: Band) -> float:
+        """How far the band's turns have come: a place is served about when this reaches its tag."""
+        return self._lines[band].clock.now
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` unless counts, lines and sums agree."""
+        there: list[int] = []
+        for band, line in self._lines.items():
+            assert line.waiting == sum(len(tenant.line) for tenant in line.tenants.values())
+            for tenant in line.tenants.values():
+                assert len(tenant.turns) == len(tenant.line)
+                assert tenant.turns == sorted(tenant.turns)
+                assert tenant.line == sorted(tenant.line, key=lambda waiter: waiter.turn)
+                assert all(waiter.band is band for waiter in tenant.line)
+                there += [waiter.number for waiter in tenant.line]
+        assert sorted(there) == sorted(waiter.number for waiter in self._waiters.values())
+        assert self.tokens == sum(waiter.tokens for waiter in self._waiters.values())
+        for band in Band:
+            assert self._belonging[band] == sum(waiter.ask.band is band for waiter in self._waiters.values())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _put(self, waiter: Waiter[K]) -> None:
+        line = self._lines[waiter.band]
+        name, user = (waiter.ask.tenant, waiter.ask.user) if self._fair else ("", "")
+        tenant = line.tenants.get(name)
+        if tenant is None:
+            if len(line.tenants) >= _MOST_IDLE:
+                line.tenants = {other: one for other, one in line.tenants.items() if one.line}
+            tenant = line.tenants[name] = _Tenant()
+        charge = waiter.charge if self._fair and waiter.band <= waiter.ask.band else 0.0
+        insort(tenant.turns, line.clock.extend(name, charge) if charge else line.clock.now)
+        waiter.user_tag = tenant.users.extend(user, charge)
+        insort(tenant.line, waiter, key=lambda other: other.turn)
+        line.waiting += 1
+
+    def _take(self, waiter: Waiter[K]) -> None:
+        """Out of its line; its tenant's last turn goes with it."""
+        line = self._lines[waiter.band]
+        tenant = line.tenants[waiter.ask.tenant if self._fair else ""]
+        tenant.line.remove(waiter)
+        tenant.turns.pop()
+        line.waiting -= 1
+        if not tenant.line:
+            tenant.users.rest()
+        if not line.waiting:
+            line.clock.rest()
+
+    def _remove(self, key: K) -> Waiter[K] | None:
+        waiter = self._waiters.pop(key, None)
+        if waiter is not None:
+            self.tokens -= waiter.tokens
+            self._belonging[waiter.ask.band] -= 1
+            self._take(waiter)
+        return waiter
+
+    def _reserved_first(self, found: list[tuple[float, Waiter[K]]], now: float) -> list[tuple[float, Waiter[K]]]:
+        left = self._reserves.levels(now)
+        if not left:
+            return found
+        first: list[tuple[float, Waiter[K]]] = []
+        rest: list[tuple[float, Waiter[K]]] = []
+        for one in found:
+            reserved = left.get(one[1].ask.tenant, 0.0)
+            (first if reserved > 0 else rest).append(one)
+            left[one[1].ask.tenant] = reserved - one[1].tokens
+        return first + rest
+
+    def _heads(self, now: float) -> Iterator[tuple[Waiter[K], Band]]:
+        """Every tenant's first request that is ready, who goes first first, with whose room it may use."""
+        seen: set[int] = set()
+        for name in self._reserves.ahead(now):
+            for line in self._lines.values():
+                tenant = line.tenants.get(name)
+                head = None if tenant is None else _first_ready(tenant)
+                if head is not None:
+                    seen.add(head.number)
+                    yield head, Band.HIGH
+                    break
+        for line, room in self._lines_first():
+            for _, _, tenant in line.heads():
+                head = _first_ready(tenant)
+                if head is not None and head.number not in seen:
+                    yield head, room
+
+    def _lines_first(self) -> list[tuple[_Line[K], Band]]:
+        """Bands that have something waiting, those that are owed their share first; with whose room they may use."""
+        occupied = [(band, line) for band, line in self._lines.items() if line.waiting]
+        if len(occupied) == 1:
+            return [(line, band) for band, line in occupied]
+        owed = [band for band, line in occupied if self._shares.owes(band, line.heads()[0][2].line[0].tokens)]
+        return [
+            *((line, Band.HIGH) for band, line in occupied if band in owed),
+            *((line, band) for band, line in occupied if band not in owed),
+        ]
+
+
+def _first_ready(tenant: _Tenant[K]) -> Waiter[K] | None:
+    return next((waiter for waiter in tenant.line if waiter.ready), None)
