@@ -141,8 +141,17 @@ class SimulatedGateway:
     def tokenizer(self, pool: str) -> ReferenceTokenizer:
         return TOKENIZER
 
-    def decide(self, pool: str, **_: object) -> Admit:
+    def smaller(self, pool: str) -> None:
+        return None
+
+    def accept(self, request_id: str, pool: str, ask: object) -> Admit:
         return Admit()
+
+    def withdraw(self, request_id: str) -> None:
+        pass
+
+    def reserved(self, request_id: str) -> None:
+        return None
 
     def set_band(self, request_id: str, band: Band) -> bool:
         return request_id in self.speaking
@@ -159,7 +168,7 @@ class SimulatedGateway:
             one.died = True
             one.stopped.set()
 
-    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> Any:
+    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float, ask: object = None) -> Any:
         world, random = self._world, self._world.random
         world.asked(request)
         one = self.speaking[request.request_id] = _Speaking(asyncio.Event())

@@ -1,79 +1,122 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import msgspec
 import pytest
 
+from antiphon.core.tenancy import Band
 from antiphon.engines.base import ExecutorShape
-from antiphon.inference.fleet import RateMeter, ReplicaLedger, choose
+from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose
+from antiphon.inference.prefix_cache import prompt_fingerprints
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
 READY = ReplicaReady(1, ExecutorShape(10, 32, 320, 100, frozenset()), 320, 4)
 
 
-def snapshot(running: int = 0, unpromised: int = 10, last_handle: int = 0) -> ReplicaSnapshot:
-    return ReplicaSnapshot(running, 0, 10, 0, 0, unpromised, last_handle)
+def snapshot(running: int = 0, unpromised: int = 10, last_handle: int = 0, waiting: int = 0) -> ReplicaSnapshot:
+    return ReplicaSnapshot(running, waiting, 10, 0, 0, unpromised, last_handle)
 
 
-@dataclass
-class Place:
-    ledger: ReplicaLedger = field(default_factory=ReplicaLedger)
+def ledger(state: ReplicaSnapshot, ready: ReplicaReady = READY) -> ReplicaLedger:
+    made = ReplicaLedger()
+    made.open(ready)
+    made.observe(state, 0.0)
+    return made
 
-    @classmethod
-    def with_(cls, state: ReplicaSnapshot) -> Place:
-        place = cls()
-        place.ledger.open(READY)
-        place.ledger.observe(state, 0.0)
-        return place
+
+def room(tokens: int, band: Band = Band.HIGH) -> Room:
+    return Room(tokens, tokens, band)
 
 
 def test_nothing_fits_before_the_first_snapshot() -> None:
-    ledger = ReplicaLedger()
-    assert not ledger.fits(1)
-    ledger.open(READY)
-    assert not ledger.fits(1)
-    ledger.observe(snapshot())
-    assert ledger.fits(1)
-    ledger.close()
-    assert not ledger.fits(1)
+    fresh = ReplicaLedger()
+    assert not fresh.fits(room(1), 0.0)
+    fresh.open(READY)
+    assert not fresh.fits(room(1), 0.0)
+    fresh.observe(snapshot(), 0.0)
+    assert fresh.fits(room(1), 0.0)
+    fresh.close()
+    assert not fresh.fits(room(1), 0.0)
 
 
 def test_an_empty_replica_takes_anything_and_a_busy_one_what_fits() -> None:
-    ledger = Place.with_(snapshot()).ledger
-    assert ledger.fits(1000)
-    ledger.observe(snapshot(running=1, unpromised=3))
-    assert ledger.fits(96)
-    assert not ledger.fits(97)
+    assert ledger(snapshot()).fits(room(1000), 0.0)
+    busy = ledger(snapshot(running=1, unpromised=3))
+    assert busy.fits(room(96), 0.0)
+    assert not busy.fits(room(97), 0.0)
 
 
 def test_a_burst_between_two_snapshots_cannot_overshoot() -> None:
-    ledger = Place.with_(snapshot()).ledger
-    ledger.dispatched(1, 200)
-    ledger.dispatched(2, 64)
-    assert ledger.load == 2
-    assert ledger.fits(32)
-    assert not ledger.fits(33)
-    ledger.observe(snapshot(running=1, unpromised=3, last_handle=1))
-    assert ledger.load == 2
-    assert not ledger.fits(33)
-    ledger.observe(snapshot(running=2, unpromised=5, last_handle=2), 0.0)
-    assert ledger.fits(160)
+    one = ledger(snapshot())
+    one.dispatched(1, room(200), 0.0)
+    one.dispatched(2, room(64), 0.0)
+    assert one.load == 2
+    assert one.fits(room(32), 0.0)
+    assert not one.fits(room(33), 0.0)
+    one.observe(snapshot(running=1, unpromised=3, last_handle=1), 0.1)
+    assert one.load == 2
+    assert not one.fits(room(33), 0.1)
+    one.observe(snapshot(running=2, unpromised=5, last_handle=2), 0.2)
+    assert one.fits(room(160), 0.2)
 
 
 def test_rows_are_bounded() -> None:
-    ledger = Place.with_(snapshot(running=3)).ledger
-    assert ledger.fits(32)
-    ledger.dispatched(1, 32)
-    assert not ledger.fits(32)
+    one = ledger(snapshot(running=3))
+    assert one.fits(room(32), 0.0)
+    one.dispatched(1, room(32), 0.0)
+    assert not one.fits(room(32), 0.0)
 
 
-def test_the_least_loaded_is_chosen_and_ties_go_round() -> None:
-    places = [Place.with_(snapshot(running=running)) for running in (1, 0, 0)]
-    assert choose(places, 32, 0) == 1
-    assert choose(places, 32, 2) == 2
-    assert choose([Place.with_(snapshot(running=4))], 32, 0) is None
-    assert choose([], 32, 0) is None
+def test_a_busy_replica_that_has_not_spoken_counts_as_full_until_it_speaks() -> None:
+    one = ledger(snapshot(running=1))
+    assert one.fits(room(32), 1.9)
+    assert not one.fits(room(32), 2.1)
+    one.observe(snapshot(running=1), 2.2)
+    assert one.fits(room(32), 2.3)
+    idle = ledger(snapshot())
+    assert idle.fits(room(32), 1000.0)
+    idle.dispatched(1, room(32), 1000.0)
+    assert idle.fits(room(32), 1001.0)
+
+
+def test_a_replicas_own_line_stays_short() -> None:
+    wide = ReplicaReady(1, ExecutorShape(1000, 32, 320, 100, frozenset()), 320, 64)
+    one = ledger(snapshot(running=1, unpromised=900), wide)
+    for handle in range(8):
+        assert one.fits(room(32), 0.0)
+        one.dispatched(handle + 1, room(32), 0.0)
+    assert not one.fits(room(32), 0.0)
+    one.observe(snapshot(running=5, unpromised=900, last_handle=8, waiting=4), 0.1)
+    assert one.fits(room(32), 0.1)
+
+
+def test_low_bands_leave_room_to_higher_ones() -> None:
+    wide = ReplicaReady(1, ExecutorShape(100, 32, 320, 100, frozenset()), 320, 64)
+    one = ledger(snapshot(running=10, unpromised=10), wide)
+    fits = {band: one.fits(room(6 * 32, band), 0.0) for band in Band}
+    assert fits == {Band.HIGH: True, Band.STANDARD: True, Band.LOW: False, Band.BATCH: False}
+
+
+def test_the_one_that_answers_soonest_is_chosen_and_ties_go_round() -> None:
+    ledgers = [ledger(snapshot(running=running)) for running in (1, 0, 0)]
+    rooms = [room(32)] * 3
+    assert choose(ledgers, rooms, 0, 0.0) == 1
+    assert choose(ledgers, rooms, 2, 0.0) == 2
+    assert choose(ledgers, [Room(32, 1, Band.HIGH), *rooms[1:]], 0, 0.0) == 0
+    assert choose([ledger(snapshot(running=4))], [room(32)], 0, 0.0) is None
+    assert choose([], [], 0, 0.0) is None
+
+
+def test_a_prompt_is_found_where_its_beginning_is_cached_and_only_for_its_tenant() -> None:
+    one = ledger(snapshot())
+    ids = tuple(range(100))
+    names = prompt_fingerprints(ids, "a", 0)
+    assert len(names) == 3
+    one.observe(snapshot(), 0.0, cached=names[:2])
+    assert one.cached_tokens(names) == 64
+    assert one.cached_tokens(prompt_fingerprints(ids, "b", 0)) == 0
+    assert one.cached_tokens(prompt_fingerprints((1, *ids), "a", 0)) == 0
+    assert prompt_fingerprints(ids, "a", 64)[:2] == prompt_fingerprints(ids, "b", 64)[:2] != names[:2]
+    one.observe(snapshot(), 0.0, dropped=names[1:2])
+    assert one.cached_tokens(names) == 32
 
 
 def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
@@ -83,14 +126,3 @@ def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
         meter.add(5, tick / 10)
     assert meter.rate(10.0) == pytest.approx(50, rel=0.05)
     assert meter.rate(40.0) < 1
-
-
-def test_an_answer_counts_with_what_answers_have_had_lately() -> None:
-    state = snapshot(running=1, unpromised=4)
-    ledger = Place.with_(state).ledger
-    assert not ledger.fits(130, 100)
-    ledger.observe(msgspec.structs.replace(state, expected_output=20))
-    assert ledger.fits(108 + 100, 100)
-    assert not ledger.fits(109 + 100, 100)
-    ledger.dispatched(9, 108 + 100, 100)
-    assert not ledger.fits(32)

@@ -116,7 +116,7 @@ async def test_a_full_replica_lets_requests_wait_with_a_place(tmp_path: Path) ->
         assert 20 < waits.eta_ms < 400
         second, third = send("second"), send("third")
         await asyncio.sleep(0)
-        shed = decision()
+        shed = gateway.accept("fourth", "small", Ask("tenant_a", "", 70, 20))
         assert isinstance(shed, Shed)
         assert shed.code == "high_demand"
         assert gateway.statuses()[0].load == "full"
@@ -217,7 +217,9 @@ async def test_before_the_first_model_is_loaded_there_is_no_capacity(tmp_path: P
 
 async def test_closing_the_gateway_fails_what_still_runs(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=20, blocks=4)) as gateway:
-        streams = [asyncio.create_task(collect(gateway, engine_request(unlike(name, 70), request_id=name, max_tokens=40))) for name in ("a", "b")]
+        streams = [
+            asyncio.create_task(collect(gateway, engine_request(unlike(name, 70), request_id=name, max_tokens=40))) for name in ("a", "b")
+        ]
         await until(lambda: gateway.replicas("small")[0].running == 1)
     for stream in streams:
         with pytest.raises(EngineFailed):

@@ -131,35 +131,26 @@ class VirtualPool:
         self.handles: dict[int, int] = {}
         self._handle = 0
         self._step_ends = 0.0
+        self._tell_at = 0.0
         self._step: tuple[list[Turn], list[tuple[int, Turn]]] | None = None
         self._check_every = check_every
         self._events = 0
         self._cancels: list[tuple[float, int]] = []
         self.faults: list[str] = []
 
-    def run(self, turns: Iterable[Turn], *, until_s: float | None = None) -> None:
-        tell_at = 0.0
+    def run(self, turns: Iterable[Turn]) -> None:
         arrivals = deque(turns)
         while arrivals or self.open:
-            times = [self._step_ends if self._step is not None else float("inf")]
-            if arrivals:
-                times.append(arrivals[0].arrived_s)
-            if self._cancels:
-                times.append(self._cancels[0][0])
-            if self.policy.waiting_count:
-                times.append(tell_at)
-            self.now = max(min(times), self.now)
-            if until_s is not None and self.now > until_s:
-                return
+            self.now = max(min(self._times(arrivals)), self.now)
             if self._step is not None and self._step_ends <= self.now:
                 self._finish_step()
             while self._cancels and self._cancels[0][0] <= self.now:
                 self._cancel(heapq.heappop(self._cancels)[1])
             while arrivals and arrivals[0].arrived_s <= self.now:
                 self._arrive(arrivals.popleft())
-            if self.policy.waiting_count and tell_at <= self.now:
+            if self.policy.waiting_count and self._tell_at <= self.now:
                 self._tell()
-                tell_at = self.now + 1.0
+                self._tell_at = self.now + 1.0
             self._dispatch()
             if self._step is None and not self.engine.idle:
                 seconds, firsts, ended = self.engine.step()
@@ -167,6 +158,17 @@ class VirtualPool:
             self._events += 1
             if self._check_every and self._events % self._check_every == 0:
                 self.check()
+
+    def _times(self, arrivals: deque[Turn]) -> list[float]:
+        """When something happens next."""
+        times = [self._step_ends if self._step is not None else float("inf")]
+        if arrivals:
+            times.append(arrivals[0].arrived_s)
+        if self._cancels:
+            times.append(self._cancels[0][0])
+        if self.policy.waiting_count:
+            times.append(self._tell_at)
+        return times
 
     def check(self) -> None:
         self.policy.check()

@@ -190,7 +190,7 @@ async def test_the_gateways_refusal_is_passed_on(gateway: Gateway, code: str, er
         def __getattr__(self, name: str) -> object:
             return getattr(gateway, name)
 
-        def decide(self, *_: object, **__: object) -> Shed:
+        def accept(self, *_: object, **__: object) -> Shed:
             return Shed(code, 1234)  # type: ignore[arg-type]
 
     stage = Stage(gateway, concurrency=0, ports={"gateway": Full()})

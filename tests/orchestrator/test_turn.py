@@ -16,6 +16,7 @@ from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.messages import MessageStatus
 from antiphon.core.plans import Plan
 from antiphon.engines.base import EngineEvent, EngineRequest
+from antiphon.inference.ask import Ask
 from antiphon.inference.fleet import PoolStatus
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator import turn
@@ -352,10 +353,12 @@ class Slow:
         self._loading -= 1
         return replace(pool, context_tokens=0) if self._loading >= 0 else pool
 
-    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncGenerator[EngineEvent | Queued]:
+    async def stream(
+        self, pool: str, request: EngineRequest, *, deadline_s: float, ask: Ask | None = None
+    ) -> AsyncGenerator[EngineEvent | Queued]:
         self.deadlines_s.append(deadline_s)
         try:
-            async with aclosing(self._gateway.stream(pool, request, deadline_s=deadline_s)) as events:
+            async with aclosing(self._gateway.stream(pool, request, deadline_s=deadline_s, ask=ask)) as events:
                 async for event in events:
                     yield event
         finally:

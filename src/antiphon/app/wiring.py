@@ -53,6 +53,8 @@ from antiphon.stores.transfers.sql import SqlTransfers
 _log = structlog.get_logger(__name__)
 
 _REFERENCE_ANSWER_TOKENS = 64
+_MOST_RUNNING = 256
+"""Generations at once, beside those that wait in the pools' lines."""
 _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
 
 
@@ -145,7 +147,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if _ends_by_length(pool)},
         )
         await accounting.start(ports.generations)
-        runner = Runner(ports)
+        runner = Runner(ports, concurrency=_MOST_RUNNING + sum(pool.queue_limit for pool in config.pools))
         background = Background(ports, runner.planner, config.background)
         runner.on_end = background.after
         services = EdgeServices(

@@ -365,7 +365,12 @@ def generation_answer(generation: Generation, progress: Progress) -> GenerationA
         position=progress.position,
         eta_ms=progress.eta_ms,
         text=progress.text,
-        route=RouteAnswer(requested=generation.requested_model, served=generation.model, rule=None, reason=None),
+        route=RouteAnswer(
+            requested=generation.requested_model,
+            served=generation.model,
+            rule=generation.route_rule or None,
+            reason=generation.route_reason or None,
+        ),
         usage=UsageAnswer(
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,

@@ -313,6 +313,7 @@ class Pool:
         self._numbers += 1
         ticket = self._tickets[self._numbers] = Ticket(ask, now, self._numbers)
         self._policy.enter(self._numbers, ask, now, ready=ready, look=look)
+        self._report_waiting()
         return ticket
 
     def _end(self, ticket: Ticket) -> None:
@@ -328,6 +329,9 @@ class Pool:
         if everybody or self._policy.waiting_count <= _FEW:
             for standing in self._policy.standings(self._clock.monotonic()):
                 self._tickets[standing.key].mailbox.put(Queued(standing.position, standing.eta_ms))
+        self._report_waiting()
+
+    def _report_waiting(self) -> None:
         for band, waiting in self.waiting().items():
             self._telemetry.gauge(metrics.REQUESTS_WAITING, waiting, self.name, band.name.lower())
 

@@ -19,10 +19,8 @@ from antiphon.core.errors import (
     AntiphonError,
     Draining,
     FieldFault,
-    HighDemand,
     InvalidRequest,
     MessageTooLarge,
-    NoCapacity,
     ParentStreaming,
     Refused,
 )
@@ -32,8 +30,8 @@ from antiphon.core.messages import Conversation, Message, MessageStatus, PromptR
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
-from antiphon.inference.admission import Shed
 from antiphon.inference.fleet import PoolStatus
+from antiphon.orchestrator.asking import Route, Size, ask_for, route_of
 from antiphon.orchestrator.keyed_lock import KeyedLock
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PlannedPrompt
@@ -248,22 +246,31 @@ class TurnDesk:
         key: IdempotencyKey | None,
     ) -> Accepted:
         plan = self._ports.plan(principal.plan)
-        asked = await self._admitted(asked, pool, params, plan)
+        generation_id = GenerationId(self._ports.ids.new(IdKind.GENERATION))
+        try:
+            asked, route = await self._admitted(principal, asked, pool, params, generation_id)
+        except BaseException:
+            self._ports.gateway.withdraw(generation_id)
+            raise
+        if route.output_tokens is not None:
+            params = replace(params, max_tokens=route.output_tokens)
         planned = asked.planned
         turn = TurnToAccept(
             owner=Owner(principal.tenant_id, principal.user_id),
             conversation_id=asked.place.conversation_id,
             what=asked.what,
             message_id=MessageId(self._ports.ids.new(IdKind.MESSAGE)),
-            generation_id=GenerationId(self._ports.ids.new(IdKind.GENERATION)),
-            model=pool.model,
-            requested_model=pool.model,
+            generation_id=generation_id,
+            model=route.model,
+            requested_model=route.requested,
             params=params,
             plan=plan.name,
             key_id=principal.key_id,
             idempotency=key,
             now=self._ports.clock.now(),
-            pool=pool.name,
+            pool=route.pool,
+            route_rule=route.rule,
+            route_reason=route.reason,
             prompt=None if planned is None else planned.record,
             preamble=None if planned is None else planned.preamble,
             summary=None if planned is None else planned.summary,
@@ -273,16 +280,31 @@ class TurnDesk:
         commit.add_done_callback(self._commits.discard)
         return await asyncio.shield(commit)
 
-    async def _admitted(self, asked: _Asked, pool: PoolStatus, params: TurnParams, plan: Plan) -> _Asked:
-        """Count the prompt and ask the gateway; what was asked comes back with its count, and with what will be read for it."""
+    async def _admitted(
+        self, principal: Principal, asked: _Asked, pool: PoolStatus, params: TurnParams, generation_id: GenerationId
+    ) -> tuple[_Asked, Route]:
+        """Count the prompt and ask the gateway, which keeps a place; what was asked comes back with its count, and with what
+        will be read for it, and who answers.
+        """
+        plan, gateway = self._ports.plan(principal.plan), self._ports.gateway
         asked, prompt_tokens = await self._counted(asked, pool)
         wanted = self._ports.answer_tokens(pool.name, plan) if params.max_tokens is None else params.max_tokens
         expected = output_tokens(wanted, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
-        decision = self._ports.gateway.decide(pool.name, prompt_tokens=prompt_tokens, output_tokens=expected, band=plan.band)
-        if isinstance(decision, Shed):
-            refusal = HighDemand if decision.code == "high_demand" else NoCapacity
-            raise refusal(retry_after_ms=decision.retry_after_ms)
-        return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=expected)
+        ask = ask_for(
+            Owner(principal.tenant_id, principal.user_id),
+            plan,
+            Size(prompt_tokens, expected, free_length=params.max_tokens is None),
+            kind=_KINDS[type(asked.what)],
+            conversation=asked.place.conversation_id,
+            smaller=gateway.smaller(pool.name),
+        )
+        route = route_of(gateway.accept(generation_id, pool.name, ask), pool)
+        if route.pool != pool.name:
+            pool = gateway.resolve(route.pool, ())
+            asked, prompt_tokens = await self._counted(asked, pool)
+            expected = output_tokens(wanted, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
+        most = expected if route.output_tokens is None else min(expected, route.output_tokens)
+        return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=most), route
 
     async def _counted(self, asked: _Asked, pool: PoolStatus) -> tuple[_Asked, int]:
         """The prompt, and its length in tokens. A pool without a context yet is not asked to fit: its prompt is planned later."""
@@ -301,20 +323,25 @@ class TurnDesk:
 
     async def _commit(self, customer: Customer, turn: TurnToAccept, asked: _Asked) -> Accepted:
         """Hold, write, wake; a task of its own, so that a caller who goes leaves nothing held for a turn that is not there."""
-        allowances = self._ports.allowances
-        standings = await allowances.reserve(
-            customer,
-            Serving(turn.pool, turn.model),
-            turn.generation_id,
-            prompt_tokens=asked.prompt_tokens,
-            most_output_tokens=asked.most_output_tokens,
-        )
+        allowances, gateway = self._ports.allowances, self._ports.gateway
         try:
-            accepted = await self._ports.generations.accept(turn)
+            standings = await allowances.reserve(
+                customer,
+                Serving(turn.pool, turn.model),
+                turn.generation_id,
+                prompt_tokens=asked.prompt_tokens,
+                most_output_tokens=asked.most_output_tokens,
+            )
+            try:
+                accepted = await self._ports.generations.accept(turn)
+            except BaseException:
+                await allowances.release(customer, turn.generation_id)
+                raise
         except BaseException:
-            await allowances.release(customer, turn.generation_id)
+            gateway.withdraw(turn.generation_id)
             raise
         if accepted.replayed:
+            gateway.withdraw(turn.generation_id)
             await allowances.release(customer, turn.generation_id)
         else:
             accepted = replace(accepted, standings=standings)

@@ -12,7 +12,7 @@ from typing import Self
 import structlog
 
 from antiphon.core.allowance import Customer, Serving
-from antiphon.core.errors import Draining, FieldFault, HighDemand, InvalidRequest, NoCapacity, PromptTooLong
+from antiphon.core.errors import Draining, FieldFault, InvalidRequest, PromptTooLong
 from antiphon.core.events import Queued
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import GenerationId, IdKind
@@ -22,14 +22,15 @@ from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
 from antiphon.core.usage import UsageRecord, usage_json
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
-from antiphon.inference.admission import Shed
 from antiphon.orchestrator.allowances import Ended
+from antiphon.orchestrator.asking import Size, ask_for, route_of
 from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
 from antiphon.orchestrator.request import public_prefix_tokens, sampling_of
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.turn import queue_deadline_s
+from antiphon.stores.conversations.base import Owner
 
 log = structlog.get_logger(__name__)
 
@@ -77,11 +78,10 @@ class Completions:
         max_tokens = output_tokens(
             asked or ports.answer_tokens(pool.name, plan), context_tokens=pool.context_tokens, prompt_tokens=len(prompt_ids)
         )
-        decision = ports.gateway.decide(pool.name, prompt_tokens=len(prompt_ids), output_tokens=max_tokens, band=plan.band)
-        if isinstance(decision, Shed):
-            refusal = HighDemand if decision.code == "high_demand" else NoCapacity
-            raise refusal(retry_after_ms=decision.retry_after_ms)
         generation_id = GenerationId(ports.ids.new(IdKind.GENERATION))
+        size = Size(len(prompt_ids), max_tokens, free_length=False)
+        ask = replace(ask_for(Owner(principal.tenant_id, principal.user_id), plan, size, kind="completion"), downgrade=False)
+        route_of(ports.gateway.accept(generation_id, pool.name, ask), pool)
         engine = EngineRequest(
             request_id=generation_id,
             tenant_id=principal.tenant_id,
@@ -91,9 +91,13 @@ class Completions:
             public_prefix_tokens=public_prefix_tokens(ports.gateway.tokenizer(pool.name), prompt_ids),
         )
         customer, serving = Customer.of(principal, plan), Serving(pool.name, pool.model)
-        standings = await ports.allowances.reserve(
-            customer, serving, generation_id, prompt_tokens=len(prompt_ids), most_output_tokens=max_tokens
-        )
+        try:
+            standings = await ports.allowances.reserve(
+                customer, serving, generation_id, prompt_tokens=len(prompt_ids), most_output_tokens=max_tokens
+            )
+        except BaseException:
+            ports.gateway.withdraw(generation_id)
+            raise
         return CompletionStream(ports, customer, serving, engine, standings)
 
 
@@ -133,6 +137,7 @@ class CompletionStream:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ports.gateway.withdraw(self.generation_id)
         await finish_anyway(self._end())
 
     async def __aiter__(self) -> AsyncIterator[EngineEvent]:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from antiphon.core.events import PrefillProgress, Queued
+from antiphon.core.events import Downgraded, PrefillProgress, Queued
 
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
     """The last thing there is to say."""
 
-    event: Queued | PrefillProgress
+    event: Queued | PrefillProgress | Downgraded
 
 
 class LiveFeed:
@@ -24,6 +24,7 @@ class LiveFeed:
 
     def __init__(self) -> None:
         self.state: LiveState | None = None
+        self._notice: LiveState | None = None
         self._version = 0
         self._settled = False
         self._changed = asyncio.Event()
@@ -32,6 +33,10 @@ class LiveFeed:
     def settled(self) -> bool:
         """Whether nothing more will be published."""
         return self._settled
+
+    def announce(self, notice: Downgraded) -> None:
+        """What every reader is told first, whenever it comes, until text begins."""
+        self._notice = LiveState(notice)
 
     def publish(self, event: Queued | PrefillProgress) -> None:
         """Replace the state; ignored once settled."""
@@ -49,6 +54,8 @@ class LiveFeed:
     async def states(self) -> AsyncIterator[LiveState]:
         """The state now, if there is one, and each newer one; ends when the feed settles."""
         seen = 0
+        if self._notice is not None and not self._settled:
+            yield self._notice
         while True:
             if self.state is not None and seen != self._version:
                 seen = self._version

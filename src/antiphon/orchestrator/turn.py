@@ -27,7 +27,7 @@ from antiphon.core.errors import (
     QueueTimeout,
     StaleEpoch,
 )
-from antiphon.core.events import LogEvent, Meta, PrefillProgress, Queued, ReadContext, Snapshot
+from antiphon.core.events import Downgraded, LogEvent, Meta, PrefillProgress, Queued, ReadContext, Snapshot
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
 from antiphon.core.messages import PromptRecord
@@ -37,6 +37,7 @@ from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import PoolStatus
 from antiphon.orchestrator.allowances import Ended, customer_of
+from antiphon.orchestrator.asking import Size, ask_for
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
 from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event
@@ -107,6 +108,7 @@ class Turn:
     async def run(self) -> None:
         """Bring the generation to its end. Raises nothing but cancellation."""
         logger = log.bind(generation_id=self._generation.id, epoch=self._generation.epoch)
+        self._tell_where_it_stands()
         try:
             ending = await self._ending()
             self._control.finishing = True
@@ -119,6 +121,16 @@ class Turn:
             logger.exception("generation_not_finished")
         finally:
             self._control.live.settle()
+            self._ports.gateway.withdraw(self._generation.id)
+
+    def _tell_where_it_stands(self) -> None:
+        """Readers know from the first moment who answers, and where the turn waits."""
+        generation, live = self._generation, self._control.live
+        if generation.route_rule == "downgrade":
+            live.announce(Downgraded(generation.requested_model, generation.model, generation.route_reason))
+        place = self._ports.gateway.reserved(generation.id)
+        if place is not None:
+            live.publish(place)
 
     async def _ending(self) -> Ending:
         try:
@@ -245,7 +257,9 @@ class Turn:
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
         engine = replace(request.engine, band=self._attendance.band)
         deadline_s = max(0.0, deadline - self._ports.clock.monotonic())
-        async with aclosing(self._ports.gateway.stream(pool.name, engine, deadline_s=deadline_s)) as events:
+        size = Size(len(engine.prompt_ids), engine.sampling.max_tokens)
+        ask = replace(ask_for(self._owner, self._plan, size, kind="send"), band=engine.band)
+        async with aclosing(self._ports.gateway.stream(pool.name, engine, deadline_s=deadline_s, ask=ask)) as events:
             async for event in events:
                 match event:
                     case Queued():

@@ -8,6 +8,7 @@ from typing import Literal
 from fastapi import APIRouter
 
 from antiphon.core.plans import Plan
+from antiphon.core.tenancy import Band
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Services, guarded
 from antiphon.inference.fleet import PoolStatus
 
@@ -42,7 +43,8 @@ class ModelsAnswer:
 async def list_models(caller: Caller, services: Services) -> ModelsAnswer:
     """Every pool, with how busy it is and whether the caller's plan has it."""
     plan = services.plans.get(caller.plan)
-    return ModelsAnswer("list", [_model_answer(status, plan) for status in services.gateway.statuses()])
+    band = Band.STANDARD if plan is None else plan.band
+    return ModelsAnswer("list", [_model_answer(status, plan) for status in services.gateway.statuses(band)])
 
 
 def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:

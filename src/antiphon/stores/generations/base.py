@@ -75,6 +75,8 @@ class TurnToAccept:
     now: datetime
     pool: str = ""
     """Stored with the generation: the pool that serves ``model``."""
+    route_rule: str = ""
+    route_reason: str = ""
     prompt: PromptRecord | None = None
     """What the model is going to read; ``None``: nobody knows yet."""
     preamble: Preamble | None = None

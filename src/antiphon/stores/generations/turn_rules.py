@@ -110,6 +110,8 @@ def queued_generation(turn: TurnToAccept, message: Message) -> Generation:
         key_id=turn.key_id,
         plan=turn.plan,
         pool=turn.pool,
+        route_rule=turn.route_rule,
+        route_reason=turn.route_reason,
         prior_text=message.content,
     )
 

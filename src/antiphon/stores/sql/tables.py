@@ -197,6 +197,8 @@ generations = _table(
     sa.Column("checkpoint_seq", sa.Integer, nullable=False),
     sa.Column("prior_text", sa.Text, nullable=False),
     sa.Column("checkpoint_text", sa.Text, nullable=False),
+    sa.Column("route_rule", sa.Text, nullable=False, server_default=""),
+    sa.Column("route_reason", sa.Text, nullable=False, server_default=""),
     sa.PrimaryKeyConstraint("tenant_id", "id"),
     sa.UniqueConstraint("id", name="generations_id"),
     sa.ForeignKeyConstraint(

@@ -1,0 +1,70 @@
+"""What the gateway is asked about a turn, and what becomes of the turn by its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.core.errors import HighDemand, NoCapacity
+from antiphon.core.plans import Plan
+from antiphon.inference.admission import Admit, Decision, Downgrade, Queue, Shed
+from antiphon.inference.ask import Ask
+from antiphon.inference.fleet import PoolStatus
+from antiphon.stores.conversations.base import Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a turn will need, in tokens; ``free_length``: nobody named the length of the answer."""
+
+    prompt_tokens: int
+    output_tokens: int
+    free_length: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers: ``model`` of ``pool``, as ``requested`` or by a ``rule`` for a ``reason``. ``output_tokens``: the most, where
+    that was lowered.
+    """
+
+    pool: str
+    model: str
+    requested: str
+    rule: str = ""
+    reason: str = ""
+    output_tokens: int | None = None
+
+
+def ask_for(owner: Owner, plan: Plan, size: Size, *, kind: str, conversation: str = "", smaller: PoolStatus | None = None) -> Ask:
+    """``smaller`` is the pool that the requested one falls back on; the plan says whether its users get it."""
+    return Ask(
+        tenant=owner.tenant_id,
+        user=owner.user_id,
+        prompt_tokens=size.prompt_tokens,
+        output_tokens=size.output_tokens,
+        band=plan.band,
+        wait_limit_s=plan.ttft_limit_ms / 1000,
+        free_length=size.free_length,
+        downgrade=plan.downgrade and (smaller is None or plan.allows(smaller.name, smaller.model)),
+        plan=plan.name,
+        conversation=conversation,
+        kind=kind,
+        reserved_tokens_per_s=float(plan.reserved_tokens_per_s),
+    )
+
+
+def route_of(decision: Decision, pool: PoolStatus) -> Route:
+    """Raises ``HighDemand`` or ``NoCapacity`` where the gateway takes nothing.
+
+    Two pools may serve one model; then the route names the pools, so that a downgrade can be seen.
+    """
+    match decision:
+        case Shed(code, retry_after_ms):
+            raise (HighDemand if code == "high_demand" else NoCapacity)(retry_after_ms=retry_after_ms)
+        case Downgrade(name, model, reason, then):
+            served, requested = (name, pool.name) if model == pool.model else (model, pool.model)
+            return Route(name, served, requested, "downgrade", reason, then.output_tokens)
+        case Admit(None) | Queue(_, _, None):
+            return Route(pool.name, pool.model, pool.model)
+        case Admit(cap) | Queue(_, _, cap):
+            return Route(pool.name, pool.model, pool.model, "output_cap", "high_demand", cap)
