@@ -30,7 +30,11 @@ DEFAULT_POOL = PoolSpec(name="small", model=DEFAULT_MODEL)
 _SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background")
 _LISTS = ("pools", "plans")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
-_REFERENCE_KEYS = ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary")
+_KEYS_OF_ENGINES = {
+    "reference": ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary"),
+    "openai": ("url", "api_key_env"),
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
     Blocking. Raises ``ConfigErrors`` with every fault.
     """
     faults: list[tuple[str, str]] = []
-    raw = _with_environment(_read_file(_config_file(flags, environ), faults), environ, faults)
+    raw = _with_environment(_read_file(_existing_file(flags, environ), faults), environ, faults)
     for section, key, value in (("server", "host", flags.host), ("server", "port", flags.port)):
         if value is not None:
             _lay(raw, section, key, value)
@@ -224,15 +228,15 @@ def _pools(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> tuple[Po
 
 
 def _pool(table: Table) -> PoolSpec:
-    engine = table.choice("engine", "openvino", ("openvino", "reference"))
-    if engine != "reference":
-        for key in _REFERENCE_KEYS:
+    engine = table.choice("engine", "openvino", ("openvino", "reference", "openai"))
+    for kind, keys in _KEYS_OF_ENGINES.items():
+        for key in keys if engine != kind else ():
             if table.has(key):
                 table.known.add(key)
-                table.fault(key, 'only engine = "reference" has this setting')
+                table.fault(key, f'only engine = "{kind}" has this setting')
     pool = PoolSpec(
         name=table.text("name", DEFAULT_POOL.name),
-        model=table.text("model", DEFAULT_MODEL if engine == "openvino" else "reference"),
+        model=table.text("model", {"openvino": DEFAULT_MODEL, "reference": "reference"}.get(engine, "")),
         engine=engine,
         replicas=table.integer("replicas", 1, at_least=1, at_most=1024),
         precision=table.choice("precision", "fast", ("fast", "exact")),
@@ -244,11 +248,25 @@ def _pool(table: Table) -> PoolSpec:
         output_tokens_per_s=table.number("output_tokens_per_s", DEFAULT_POOL.output_tokens_per_s),
         blocks=table.integer("blocks", 0),
         vocabulary=table.choice("vocabulary", "ascii", ("ascii", "nasty", "echo", "thinking")),
+        url=table.text("url", "").rstrip("/"),
+        api_key_env=table.text("api_key_env", ""),
     )
+    if engine == "openai":
+        _check_endpoint(table, pool)
     if not pool.model:
         table.fault("model", "must name a model")
     table.finish()
     return pool
+
+
+def _check_endpoint(table: Table, pool: PoolSpec) -> None:
+    parts = urlsplit(pool.url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        table.fault("url", "must be http://… or https://…, up to /v1")
+    elif parts.username is not None:
+        table.fault("url", "must not hold a key: name the variable that does in api_key_env")
+    if pool.api_key_env and not _VARIABLE.match(pool.api_key_env):
+        table.fault("api_key_env", "must be the name of an environment variable, not the key")
 
 
 def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tuple[str, str]]) -> tuple[Plan, ...]:
@@ -260,12 +278,16 @@ def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tu
 # --- raw values -------------------------------------------------------------------------------------
 
 
-def _config_file(flags: Flags, environ: Mapping[str, str]) -> Path | None:
+def config_file(flags: Flags, environ: Mapping[str, str]) -> Path:
+    """The file that was named, else the user's own, which need not exist."""
     named = flags.config or environ.get("ANTIPHON_CONFIG")
-    if named:
-        return Path(named).expanduser()
-    own = _xdg("XDG_CONFIG_HOME", ".config", environ) / "antiphon" / "antiphon.toml"
-    return own if own.is_file() else None
+    return Path(named).expanduser() if named else _xdg("XDG_CONFIG_HOME", ".config", environ) / "antiphon" / "antiphon.toml"
+
+
+def _existing_file(flags: Flags, environ: Mapping[str, str]) -> Path | None:
+    """Nobody needs a file; but one that was named must be there."""
+    file = config_file(flags, environ)
+    return file if flags.config or environ.get("ANTIPHON_CONFIG") or file.is_file() else None
 
 
 def _read_file(file: Path | None, faults: list[tuple[str, str]]) -> dict[str, object]:

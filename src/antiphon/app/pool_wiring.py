@@ -43,6 +43,10 @@ def _pool_runtime(spec: PoolSpec, config: Config, threads: ThreadPoolExecutor) -
     if spec.engine == "openvino":
         folder = model_folder(config.models_dir, spec.model)
         return PoolRuntime(spec, _replica_spec(spec, config, str(folder)), threads.submit(_model_tokenizer, folder).result)
+    if spec.engine == "openai":
+        if spec.api_key_env and not os.environ.get(spec.api_key_env):
+            raise ConfigErrors([(f"pools.{spec.name}.api_key_env", f"the environment has no {spec.api_key_env}")])
+        return PoolRuntime(spec, _replica_spec(spec, config, ""), _transcript_tokenizer)
     raise ConfigErrors([(f"pools.{spec.name}.engine", f"{spec.engine!r} is not available in this version")])
 
 
@@ -50,6 +54,12 @@ def _reference_tokenizer(spec: PoolSpec) -> Tokenizer:
     from antiphon.engines.reference import ReferenceTokenizer
 
     return ReferenceTokenizer(spec.vocabulary)
+
+
+def _transcript_tokenizer() -> Tokenizer:
+    from antiphon.engines.transcript import TranscriptTokenizer
+
+    return TranscriptTokenizer()
 
 
 def _model_tokenizer(folder: Path) -> Tokenizer:
@@ -60,11 +70,11 @@ def _model_tokenizer(folder: Path) -> Tokenizer:
 
 def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpec:
     """What one replica of a pool is started with: replicas on this machine share its cores and memory."""
-    assert spec.engine in {"openvino", "reference"}
+    assert spec.engine != "vllm"
     local = sum(pool.replicas for pool in config.pools if pool.engine == "openvino")
     return ReplicaSpec(
         pool=spec.name,
-        engine="reference" if spec.engine == "reference" else "openvino",
+        engine=spec.engine,
         model=spec.model,
         model_path=model_path,
         precision=spec.precision,
@@ -75,6 +85,8 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
         output_tokens_per_s=spec.output_tokens_per_s,
         blocks=spec.blocks,
         vocabulary=spec.vocabulary,
+        url=spec.url,
+        api_key_env=spec.api_key_env,
     )
 
 

@@ -6,6 +6,7 @@ at once, even inside a forward pass. SIGINT and SIGTERM are the server's to answ
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -54,6 +55,9 @@ def main() -> int:
 def _serve(handshake: Handshake) -> None:
     """Build what the handshake names and run its loop until it is told to stop."""
     spec = handshake.spec
+    if spec.engine == "openai":
+        asyncio.run(_relay(handshake))
+        return
     _limit_threads()
     executor, tokenizer = _build(spec)
 
@@ -69,6 +73,22 @@ def _serve(handshake: Handshake) -> None:
     finally:
         channel.close(_LINGER_MS)
         executor.close()
+
+
+async def _relay(handshake: Handshake) -> None:
+    """Pass requests on to a server that is not ours. Raises ``EngineFailed`` when it cannot be reached or does not serve the model."""
+    from antiphon.app.system import SystemClock
+    from antiphon.engines.openai_http import DEFAULT_CONTEXT_TOKENS, Endpoint, OpenAiEngine
+    from antiphon.inference.relay import Relay
+
+    spec, clock = handshake.spec, SystemClock()
+    engine = OpenAiEngine(Endpoint(spec.url, spec.model, os.environ.get(spec.api_key_env, "")), clock)
+    try:
+        served = await engine.probe()
+        context_tokens = spec.context_tokens or served.context_tokens or DEFAULT_CONTEXT_TOKENS
+        await Relay(engine, handshake.address, clock, context_tokens=context_tokens).run()
+    finally:
+        await engine.close()
 
 
 def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:

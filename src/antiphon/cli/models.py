@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,15 @@ def add(commands: Commands) -> None:
     listing.set_defaults(run=_list)
     pull = actions.add_parser("pull", help="fetch the default model; print its folder", allow_abbrev=False)
     pull.set_defaults(run=_pull)
-    adding = actions.add_parser("add", help="install a GGUF file or an OpenVINO folder; print its folder", allow_abbrev=False)
-    adding.add_argument("source", metavar="PATH", type=Path)
+    adding = actions.add_parser(
+        "add",
+        help="install a GGUF file or an OpenVINO folder and print its folder; or add a server you already have (--url)",
+        allow_abbrev=False,
+    )
+    adding.add_argument("source", metavar="PATH", type=Path, nargs="?")
+    adding.add_argument("--url", help="an OpenAI-compatible server (Ollama, vLLM, llama.cpp, OpenAI), up to /v1")
+    adding.add_argument("--model", help="which of its models, where it serves several")
+    adding.add_argument("--key-env", metavar="VARIABLE", default="", help="the environment variable that holds its key")
     adding.add_argument("--name", help="what pools call it (the file's name)")
     adding.set_defaults(run=_add)
     remove = actions.add_parser("remove", help="delete an installed model", allow_abbrev=False)
@@ -50,9 +58,25 @@ def _pull(arguments: argparse.Namespace) -> int:
 def _add(arguments: argparse.Namespace) -> int:
     from antiphon.app.progress import ProgressBars
 
+    if (arguments.source is None) == (arguments.url is None):
+        print("antiphon models add: name a PATH or a --url, one of them", file=sys.stderr)
+        return 2
+    if arguments.url is not None:
+        return _add_endpoint(arguments)
     source: Path = arguments.source
     with ProgressBars() as bars:
         print(_store(arguments).add(source, arguments.name or source.stem.lower(), bars.show))
+    return 0
+
+
+def _add_endpoint(arguments: argparse.Namespace) -> int:
+    from antiphon.app.config import Flags
+    from antiphon.app.endpoint import add_endpoint
+
+    flags = Flags(config=arguments.config, data=arguments.data)
+    added = add_endpoint(flags, arguments.url, model=arguments.model, name=arguments.name, key_env=arguments.key_env)
+    print(added.pool)
+    print(f"antiphon: {added.file} has it; a server started from now on serves {added.model} as {added.pool}", file=sys.stderr)
     return 0
 
 

@@ -27,3 +27,5 @@ class PoolSpec:
     output_tokens_per_s: float = 50.0
     blocks: int = 0
     vocabulary: Vocabulary = "ascii"
+    url: str = ""
+    api_key_env: str = ""

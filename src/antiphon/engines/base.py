@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -92,7 +92,7 @@ EngineEvent = Prefilling | Tokens | Finished
 
 
 class Engine(Protocol):
-    def generate(self, request: EngineRequest) -> AsyncIterator[EngineEvent]:
+    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
         """Yield events, the last a ``Finished``. Closing the iterator early cancels the request and frees its blocks.
 
         Raises ``EngineFailed`` when the engine dies in mid-request, ``NoCapacity`` when it is not ready.
@@ -306,7 +306,7 @@ class ReplicaSpec:
     """Everything a replica process needs to know; it is sent to it as JSON on start."""
 
     pool: str
-    engine: Literal["openvino", "reference"]
+    engine: Literal["openvino", "reference", "openai"]
     model: str
     model_path: str
     precision: Literal["fast", "exact"] = "fast"
@@ -327,3 +327,7 @@ class ReplicaSpec:
     """Replicas with a model of their own that run on this machine: they divide its memory and its threads."""
     kv_precision: KvPrecision = "auto"
     """Format of the KV cache. ``auto`` is f32 where ``precision`` is exact, else the machine's 16-bit format."""
+    url: str = ""
+    """Where an ``openai`` engine's server is, up to ``/v1``."""
+    api_key_env: str = ""
+    """The environment variable that holds its key; the key itself is in no message and no file."""

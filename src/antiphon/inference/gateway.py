@@ -78,14 +78,14 @@ class Gateway:
         await asyncio.to_thread(remove_runtime_dir, self._runtime_dir)
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Return when every pool has a ready replica.
+        """Return when every pool has a ready replica; one whose server is not ours holds up nobody once it has failed to answer.
 
         Raises ``ModelUnusable`` with the worker's own sentence when a model cannot be served, ``EngineFailed`` when an
         engine cannot start or the time is over.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while not all(pool.ready for pool in self._pools.values()):
+                while not all(pool.settled for pool in self._pools.values()):
                     self._changed.clear()
                     self._raise_failures()
                     await self._changed.wait()
@@ -95,7 +95,7 @@ class Gateway:
 
     def _raise_failures(self) -> None:
         for pool in self._pools.values():
-            failure = None if pool.ready else pool.failure
+            failure = None if pool.settled else pool.failure
             if failure is not None:
                 raise ModelUnusable(failure.error) if failure.code == ModelUnusable.code else EngineFailed(failure.error)
 

@@ -126,6 +126,11 @@ class Pool:
         return any(shell.supervisor.state is SupervisorState.READY for shell in self._shells)
 
     @property
+    def settled(self) -> bool:
+        """Whether a start need not wait for this pool: it is ready, or its server is somebody else's and not there."""
+        return self.ready or (self.runtime.spec.engine == "openai" and self.failure is not None)
+
+    @property
     def failure(self) -> StartFailure | None:
         """Why no replica could be started, when all have tried and failed."""
         failures = [shell.supervisor.failure for shell in self._shells]

@@ -291,6 +291,7 @@ class Supervisor:
 
     def _note_failure(self, failure: StartFailure) -> None:
         """The first reason is the one to tell; what follows is often its consequence."""
+        log.error("replica_failed", replica=self._replica.replica_id, reason=failure.error)
         if self.failure is None:
             self.failure = failure
 

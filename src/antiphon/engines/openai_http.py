@@ -1,0 +1,253 @@
+"""Any OpenAI-compatible server as an ``Engine``: Ollama, vLLM, llama.cpp, OpenAI, or another Antiphon.
+
+The prompt goes as messages and comes back as text. aiohttp reads the stream: an HTTP client's cost per chunk is this engine's cost
+per token. Closing the iterator closes the connection, which is how such servers learn that nobody wants the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import aiohttp
+
+from antiphon.core.clock import Clock
+from antiphon.core.errors import EngineFailed
+from antiphon.core.generation import FinishReason
+from antiphon.core.messages import Role
+from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
+from antiphon.engines.transcript import TranscriptTokenizer, messages_of, text_of
+
+DEFAULT_CONTEXT_TOKENS = 8192
+_CONNECT_S = 10.0
+_SILENCE_S = 300.0
+_LINE_BYTES = 1 << 20
+_DETAIL_CHARACTERS = 300
+_FINISH = {reason.value: reason for reason in FinishReason}
+_CONTINUES_A_LAST_MESSAGE = frozenset({"llamacpp", "library"})
+"""``owned_by`` of the servers (llama.cpp, Ollama) that go on with a last message of the assistant's."""
+_GO_ON = "Go on exactly where your last message broke off. Repeat nothing of it."
+
+JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server is. ``url`` ends before ``/chat/completions``; ``key`` may be empty."""
+
+    url: str
+    model: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What a server says of one of its models; 0 tokens of context where it does not say."""
+
+    name: str
+    owned_by: str
+    context_tokens: int
+
+
+class OpenAiEngine:
+    """Implements ``Engine``. One event loop; ``close`` at the end."""
+
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._tokenizer = TranscriptTokenizer()
+        self._owned_by = ""
+        self._reasons = False  # a model that thinks before it answers: its parameters have other names, and no temperature
+        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
+        self._session = aiohttp.ClientSession(
+            headers=headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0), read_bufsize=_LINE_BYTES
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def models(self) -> tuple[ServedModel, ...]:
+        """What the server offers. Raises ``EngineFailed``, one sentence that names the address."""
+        with _clear_failures(self._endpoint):
+            async with asyncio.timeout(_CONNECT_S), self._session.get(f"{self._endpoint.url}/models") as answer:
+                if answer.status != 200:
+                    raise _refused(self._endpoint, answer.status, await _error_text(answer))
+                listed = _object(await answer.json(content_type=None)).get("data")
+        entries = cast("list[object]", listed) if isinstance(listed, list) else []
+        return tuple(_served(_object(entry)) for entry in entries)
+
+    async def probe(self) -> ServedModel:
+        """The endpoint's model as the server lists it. Raises ``EngineFailed`` also where it is not among those listed."""
+        models = await self.models()
+        for model in models:
+            if model.name in {self._endpoint.model, f"{self._endpoint.model}:latest"}:
+                self._owned_by = model.owned_by
+                return model
+        names = ", ".join(model.name for model in models[:20]) or "none"
+        raise EngineFailed(f"{self._endpoint.url} does not serve {self._endpoint.model!r}; it lists: {names}.")
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineEvent]:
+        """As ``Engine.generate``. The ids of the answer carry its text; ``usage`` is the server's own where it reports any."""
+        started = self._clock.monotonic()
+        prompt_tokens, already = len(request.prompt_ids), len(request.already_ids)
+        yield Prefilling(0, prompt_tokens)
+        text = self._tokenizer.text_stream(request.sampling.stop)
+        for token_id in request.already_ids:
+            text.push(token_id)
+        first_at: float | None = None
+        produced = 0
+        reported: JsonObject = {}
+        reason: FinishReason | None = None
+        async with aclosing(self._chunks(request)) as chunks:
+            async for chunk in chunks:
+                reported = _object(chunk.get("usage")) or reported
+                piece, ended = _choice(chunk)
+                reason = ended or reason
+                if piece and not text.stopped:
+                    first_at = first_at or self._clock.monotonic()
+                    ids = tuple(self._tokenizer.encode(piece))
+                    produced += len(ids)
+                    yield Tokens(ids, "".join(text.push(token_id) for token_id in ids if not text.stopped))
+        if reason is None:
+            raise EngineFailed(f"{self._endpoint.url} broke off in the middle of an answer.")
+        now = self._clock.monotonic()
+        usage = EngineUsage(
+            prompt_tokens=_count(reported.get("prompt_tokens"), prompt_tokens),
+            cached_tokens=_count(_object(reported.get("prompt_tokens_details")).get("cached_tokens"), 0),
+            output_tokens=already + _count(reported.get("completion_tokens"), produced),
+            queued_ms=0,
+            prefill_ms=round(1000 * ((first_at or now) - started)),
+            decode_ms=round(1000 * (now - (first_at or now))),
+            accelerator_ms=0,
+        )
+        yield Finished(reason, usage, text.finish())
+
+    async def _chunks(self, request: EngineRequest) -> AsyncGenerator[JsonObject]:
+        """The JSON of each ``data:`` line, until ``[DONE]`` or the end of the stream."""
+        with _clear_failures(self._endpoint):
+            async with await self._ask(request) as answer:
+                async for line in answer.content:
+                    data = line.strip().removeprefix(b"data:").strip()
+                    if data == b"[DONE]":
+                        return
+                    if line.startswith(b"data:") and data:
+                        yield self._chunk(data)
+
+    async def _ask(self, request: EngineRequest) -> aiohttp.ClientResponse:
+        """The open stream. Raises ``EngineFailed`` for every status but 200."""
+        while True:
+            answer = await self._session.post(f"{self._endpoint.url}/chat/completions", json=self._body(request))
+            if answer.status == 200:
+                return answer
+            async with answer:
+                complaint = await _error_text(answer)
+            if answer.status != 400 or self._reasons or "max_completion_tokens" not in complaint:
+                raise _refused(self._endpoint, answer.status, complaint)
+            self._reasons = True
+
+    def _chunk(self, data: bytes) -> JsonObject:
+        try:
+            chunk = _object(json.loads(data))
+        except ValueError as error:
+            raise EngineFailed(f"{self._endpoint.url} sent something that is not JSON.") from error
+        if "error" in chunk:
+            raise EngineFailed(f"{self._endpoint.url}: {_complaint(chunk)}")
+        return chunk
+
+    def _body(self, request: EngineRequest) -> dict[str, object]:
+        sampling = request.sampling
+        most = max(1, sampling.max_tokens - len(request.already_ids))
+        body: dict[str, object] = {"model": self._endpoint.model, "stream": True, "stream_options": {"include_usage": True}}
+        if self._reasons:
+            body["max_completion_tokens"] = most
+        else:
+            body |= {"max_tokens": most, "temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed % (1 << 31)}
+            body |= {"stop": list(sampling.stop)} if sampling.stop else {}
+        messages = _messages(request)
+        if messages[-1].role is Role.ASSISTANT:
+            if self._owned_by == "vllm":
+                body |= {"continue_final_message": True, "add_generation_prompt": False}
+            elif self._owned_by not in _CONTINUES_A_LAST_MESSAGE:
+                messages.append(PromptMessage(Role.USER, _GO_ON))
+        return body | {"messages": [{"role": message.role.value, "content": message.content} for message in messages]}
+
+
+def _messages(request: EngineRequest) -> list[PromptMessage]:
+    """The conversation; the last message is the assistant's where its answer has begun."""
+    messages = list(messages_of(request.prompt_ids))
+    begun = text_of(request.already_ids)
+    if begun and messages[-1].role is Role.ASSISTANT:
+        begun = messages.pop().content + begun
+    return [*messages, PromptMessage(Role.ASSISTANT, begun)] if begun else messages
+
+
+def _choice(chunk: JsonObject) -> tuple[str, FinishReason | None]:
+    """Text and end of the first choice; neither in a chunk that only reports usage."""
+    choices = chunk.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return "", None
+    choice = _object(cast("list[object]", choices)[0])
+    content = _object(choice.get("delta")).get("content")
+    reason = choice.get("finish_reason")
+    ended = None if reason is None else _FINISH.get(str(reason), FinishReason.STOP)
+    return content if isinstance(content, str) else "", ended
+
+
+def _served(entry: JsonObject) -> ServedModel:
+    """vLLM, llama.cpp and Antiphon say how long a context may be, each in words of its own."""
+    meta = _object(entry.get("meta"))
+    lengths = (entry.get("max_model_len"), entry.get("context_tokens"), meta.get("n_ctx"), meta.get("n_ctx_train"))
+    context = next((_count(length, 0) for length in lengths if _count(length, 0)), 0)
+    return ServedModel(str(entry.get("id", "")), str(entry.get("owned_by", "")), context)
+
+
+@contextmanager
+def _clear_failures(endpoint: Endpoint) -> Iterator[None]:
+    """What goes wrong on the way becomes ``EngineFailed``, a sentence that names the address and never the key."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise EngineFailed(f"{endpoint.url} does not answer.") from error
+    except aiohttp.ClientPayloadError as error:
+        raise EngineFailed(f"{endpoint.url} broke off in the middle of an answer.") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        raise EngineFailed(f"{endpoint.url} cannot be reached: {reason}.") from error
+
+
+def _refused(endpoint: Endpoint, status: int, complaint: str) -> EngineFailed:
+    known = {
+        401: "refuses the key",
+        403: "refuses the key",
+        404: f"does not know {endpoint.model!r}, or its address ends differently",
+        429: "has too much to do, or the key's quota is used up",
+    }
+    return EngineFailed(f"{endpoint.url} {known.get(status, f'answered {status}')}: {complaint or 'it gave no reason'}")
+
+
+async def _error_text(answer: aiohttp.ClientResponse) -> str:
+    """The server's own sentence, cut."""
+    text = (await answer.content.read(65_536)).decode(errors="replace")
+    try:
+        return _complaint(_object(json.loads(text)))
+    except ValueError:
+        return text.strip()[:_DETAIL_CHARACTERS]
+
+
+def _complaint(content: JsonObject) -> str:
+    error = content.get("error", content.get("detail", content))
+    said = _object(error).get("message", error)
+    return str(said)[:_DETAIL_CHARACTERS]
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _count(value: object, default: int) -> int:
+    return value if isinstance(value, int) and value >= 0 else default
