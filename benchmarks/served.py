@@ -82,9 +82,11 @@ class Answer:
     """One streamed answer as its client saw it. Seconds count from the send."""
 
     text: str = ""
+    generation_id: str = ""
     ttft_s: float | None = None
     seconds: float = 0.0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     output_tokens: int = 0
     error: str = ""
     delta_s: list[float] = field(default_factory=list)
@@ -132,13 +134,16 @@ class ChatClient:
 
 
 def _apply(answer: Answer, kind: str, data: dict[str, object], elapsed_s: float) -> None:
-    if kind == "delta":
+    if kind == "meta":
+        answer.generation_id = str(data["generation_id"])
+    elif kind == "delta":
         answer.text += str(data["text"])
         answer.delta_s.append(elapsed_s)
         if answer.ttft_s is None:
             answer.ttft_s = elapsed_s
     elif kind == "done":
         answer.prompt_tokens = int(str(data["prompt_tokens"]))
+        answer.cached_tokens = int(str(data["cached_tokens"]))
         answer.output_tokens = int(str(data["output_tokens"]))
     elif kind == "error":
         answer.error = str(data["code"])

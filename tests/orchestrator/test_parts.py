@@ -134,3 +134,11 @@ def test_what_was_encoded_is_remembered_within_bounds(asked: list[str]) -> None:
         assert list(texts.ids(text)) == tokenizer.encode(text)
         assert texts.knows(text)
         texts.check()
+
+
+@pytest.mark.parametrize("name", FAMILY_TOKENIZERS)
+@pytest.mark.parametrize("pairs", [0, 1, 2, 5])
+def test_a_repeated_frame_is_the_templates_own(name: str, pairs: int) -> None:
+    tokenizer = FAMILY_TOKENIZERS[name]
+    roles = (Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs)
+    assert EncodedTexts(tokenizer).frame(pairs) == tokenizer.frame(roles)

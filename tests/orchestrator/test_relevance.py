@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 import pytest
@@ -40,10 +41,10 @@ def by_characters(snippet: Snippet) -> int:
     return len(snippet.text) // 4 + 8
 
 
-def found(recall: Recall, said: list[Message], question: str, at_most: int = 600) -> list[str]:
+def found(recall: Recall, said: list[Message], question: str, at_most: int = 600, in_view: Collection[MessageId] = ()) -> list[str]:
     recall.learn(CONVERSATION, said)
     ids = [one.id for one in said]
-    return [one.text for one in recall.search(CONVERSATION, ids, question, at_most=at_most, count=by_characters)]
+    return [one.text for one in recall.search(CONVERSATION, ids, in_view, question, at_most=at_most, count=by_characters)]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -68,6 +69,15 @@ def test_words_alone_find_what_shares_words() -> None:
 @pytest.mark.parametrize("question", ["What is a monad?", "Write a limerick about rain.", "How tall is the Eiffel Tower?", "ok", "🙂", ""])
 def test_nothing_comes_back_that_nobody_meant(question: str) -> None:
     assert found(Recall(EMBEDDER), conversation("My dog is called Pixel."), question) == []
+
+
+def test_what_is_in_view_is_no_snippet_and_keeps_less_fitting_words_away() -> None:
+    said = conversation("The boat of Emil is green.", "The boat of Emil is called Amaryllis.")
+    told = [one.id for one in said if "boat" in one.content]
+    question = "How is the boat of Emil called?"
+    assert "The boat of Emil is called Amaryllis." in found(Recall(EMBEDDER), said, question)
+    assert found(Recall(EMBEDDER), said, question, in_view=told[1:]) == []
+    assert found(Recall(EMBEDDER), said, question, in_view=told[:1]) == ["The boat of Emil is called Amaryllis."]
 
 
 def test_snippets_keep_to_their_budget_and_order() -> None:
@@ -101,12 +111,11 @@ def test_only_the_conversations_used_last_are_kept() -> None:
 def test_passages_are_short(text: str) -> None:
     passages = passages_of(MessageId("msg_0"), Role.USER, text)
     assert all(len(passage.text) <= PASSAGE_CHARACTERS + 1 for passage in passages)
-    words = [word for passage in passages for word in passage.words]
-    assert set(words) <= set(content_words(" ".join(passage.text for passage in passages)))
+    assert all(passage.length == sum(passage.words.values()) > 0 for passage in passages)
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
     passages = [passage for number, text in enumerate(said) for passage in passages_of(MessageId(f"msg_{number}"), Role.USER, text)]
-    chosen = choose(question, passages, [0.3] * len(passages), at_most=50, count=by_characters)
+    chosen = choose(question, passages, [0.3] * len(passages), (), at_most=50, count=by_characters)
     assert sum(map(by_characters, chosen)) <= 50

@@ -142,6 +142,7 @@ class TurnDesk:
         message = await self._settled(owner, await self._ports.conversations.message(owner, request.message_id))
         pool = self._ports.gateway.resolve(await self._pool_of(owner, message), plan.models)
         conversation = await self._ports.conversations.get(owner, message.conversation_id)
+        self._runner.planner.forget(message.id)
         parent = None if message.parent_id is None else await self._ports.conversations.message(owner, message.parent_id)
         leaf, question = (None, Question(message.id, "")) if parent is None else (parent.parent_id, Question(parent.id, parent.content))
         asked = _Asked(

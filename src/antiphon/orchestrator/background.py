@@ -140,7 +140,7 @@ class Background:
             return
         draft = await self._planner.draft(place, Question(place.leaf, ""), pool)
         window = plan_window(draft.budget, draft.exchanges, draft.held, (), most=int(draft.budget.window * _AHEAD_SHARE))
-        await self._planner.learn(place, draft.above(window))
+        await self._planner.learn(place, draft.path)
         if not window.trimmed:
             return
         known = draft.offers(await self._ports.prompts.summaries(place.owner, place.conversation_id))

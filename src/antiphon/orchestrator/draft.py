@@ -105,8 +105,21 @@ class Draft:
         return self.path[: self.path.index(self.exchanges[window.start].messages[0].id)]
 
     def room(self, window: Window) -> int:
-        """Tokens that snippets may still take, and leave the answer its share."""
-        return self.budget.limit - window.tokens - self.budget.already_tokens - self.budget.answer_tokens
+        """Tokens that snippets may still take: they leave the answer its share, and all of a window's take a small part of it, so that
+        they do not bring the next trim near.
+        """
+        held = sum(self.measures.of_snippets(message.prompt) for message in self._kept(window))
+        left = self.budget.limit - window.tokens - self.budget.already_tokens - self.budget.answer_tokens
+        return min(left, self.budget.snippet_tokens - held)
+
+    def in_view(self, window: Window) -> frozenset[MessageId]:
+        """Messages whose words are in the window: its own, and those that its snippets quote."""
+        kept = self._kept(window)
+        quoted = (snippet.message_id for message in kept if message.prompt is not None for snippet in message.prompt.snippets)
+        return frozenset((*(message.id for message in kept), *quoted))
+
+    def _kept(self, window: Window) -> tuple[Message, ...]:
+        return tuple(message for exchange in self.exchanges[window.start :] for message in exchange.messages)
 
     def record(self, window: Window, above: Sequence[MessageId], snippets: tuple[Snippet, ...], model: str) -> PromptRecord:
         """What is stored of the decision."""

@@ -22,9 +22,10 @@ class EncodedTexts:
         self._characters = 0
         self._ids: OrderedDict[str, array[int]] = OrderedDict()
         self._lock = Lock()
-        frames = [tokenizer.frame(roles) for roles in ((Role.SYSTEM, Role.USER), (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER))]
-        self.bare, longer = (sum(map(len, frame)) for frame in frames)
+        self._frames = tuple(tokenizer.frame((Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs)) for pairs in range(3))
+        self.bare, longer, _ = (sum(map(len, frame)) for frame in self._frames)
         self.pair = longer - self.bare
+        self._regular = self._frames[2] == self._repeated(2)
         self.joint = self.count(JOINT)
 
     def ids(self, text: str) -> array[int]:
@@ -43,6 +44,19 @@ class EncodedTexts:
                 dropped, _ = self._ids.popitem(last=False)
                 self._characters -= len(dropped) + 1
         return made
+
+    def frame(self, pairs: int) -> tuple[tuple[int, ...], ...]:
+        """The tokenizer's frame of a system message, a question, and ``pairs`` of an answer and a question.
+
+        Where the template writes the same round every pair, as all but odd ones do, it need not be rendered for each prompt.
+        """
+        if self._regular:
+            return self._repeated(pairs)
+        return self.tokenizer.frame((Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs))
+
+    def _repeated(self, pairs: int) -> tuple[tuple[int, ...], ...]:
+        before, asked, answered, again, end = self._frames[1]
+        return (before, asked, *(answered, again) * pairs, end)
 
     def knows(self, text: str) -> bool:
         """Whether its ids are at hand."""

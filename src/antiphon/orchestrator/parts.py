@@ -16,7 +16,6 @@ from antiphon.core.events import ReadContext
 from antiphon.core.ids import MessageId
 from antiphon.core.messages import Message, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble
-from antiphon.engines.base import Tokenizer
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT, is_said
 
 JOINT = "\n\n"
@@ -76,7 +75,6 @@ class Question:
 class Texts(Protocol):
     """A tokenizer that remembers what it has encoded (``EncodedTexts``)."""
 
-    tokenizer: Tokenizer
     bare: int
     """What the template writes round a system message and one question."""
     pair: int
@@ -88,6 +86,10 @@ class Texts(Protocol):
         ...
 
     def count(self, text: str) -> int: ...
+
+    def frame(self, pairs: int) -> tuple[tuple[int, ...], ...]:
+        """What the template writes round a system message, a question, and ``pairs`` of an answer and a question."""
+        ...
 
 
 def compose(
@@ -114,7 +116,7 @@ def compose(
 
 def render(texts: Texts, said: Sequence[Said]) -> RenderedPrompt:
     """The ids of a whole prompt, up to where the answer begins."""
-    before, *behind = texts.tokenizer.frame([message.role for message in said])
+    before, *behind = texts.frame(len(said) // 2 - 1)
     ids: list[int] = list(before)
     counted: list[CountedPart] = []
     told = 0

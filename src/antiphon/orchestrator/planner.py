@@ -16,7 +16,7 @@ import structlog
 
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.messages import Message, PromptRecord, Role, Snippet
+from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.inference.fleet import PoolStatus
 from antiphon.orchestrator.draft import Draft, Measures, Question, branch_draft
@@ -31,7 +31,9 @@ from antiphon.stores.conversations.base import Owner
 log = structlog.get_logger(__name__)
 
 _FIRST_READ = 64
+_FEW = 4
 _REMEMBERED = 256
+_WINDOWS = 64
 _LONG_CHARACTERS = 4000
 _CHARACTERS_A_TOKEN = 12
 """Running text makes more tokens than this: so much of a branch is read where no turn says what its window was."""
@@ -80,6 +82,7 @@ class PromptPlanner:
         self._texts: dict[str, EncodedTexts] = {}
         self._above: _Remembered[MessageId, tuple[MessageId, ...]] = _Remembered()
         self._summaries: _Remembered[MessageId, Summary] = _Remembered()
+        self._windows: _Remembered[MessageId, tuple[Message, ...]] = _Remembered(_WINDOWS)
         self.recall = Recall(ports.embedder)
 
     async def plan(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> PlannedPrompt:
@@ -90,7 +93,7 @@ class PromptPlanner:
         draft = await self.draft(place, question, pool, already=already)
         window, made = await self._window(place, draft)
         above = draft.above(window)
-        snippets = await self._snippets(place, draft, window, above) if above else ()
+        snippets = await self._snippets(place, draft, window) if above else ()
         record = draft.record(window, above, snippets, pool.model)
         tokens = record.tokens + draft.budget.already_tokens
         return PlannedPrompt(record, tokens, draft.question_tokens, draft.preamble, made, draft.measures.fresh)
@@ -112,7 +115,10 @@ class PromptPlanner:
         return await _perhaps_in_thread(len(question.text) + len(already), partial(draft.asking, question, already))
 
     async def render(self, place: Place, question: Question, record: PromptRecord, pool: PoolStatus) -> RenderedPrompt | None:
-        """The prompt that ``record`` stands for; ``None`` where the branch is not the one it was decided for. Raises ``NotFound``."""
+        """The prompt that ``record`` stands for; ``None`` where the branch is not the one it was decided for.
+
+        For a place whose owner has been checked. Raises ``NotFound``.
+        """
         texts = await self.texts(pool)
         kept = await self._kept(place, question, record)
         if kept is None:
@@ -169,12 +175,35 @@ class PromptPlanner:
         window = plan_window(draft.budget, draft.exchanges, draft.held, offers)
         return window, made
 
+    def forget(self, message_id: MessageId) -> None:
+        """A message is going to be written on: nothing that was read of it counts any more."""
+        self._windows.drop(lambda window: any(message.id == message_id for message in window))
+
     async def _branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
+        end = await self._read_branch_end(place, pool)
+        if place.leaf is not None and all(message.status is not MessageStatus.STREAMING for message in end.messages):
+            self._windows.put(place.leaf, end.messages)
+        return end
+
+    async def _newest(self, place: Place, leaf: MessageId) -> tuple[Message, ...]:
+        """The last messages of the branch: what is new since its window was last read, and that window."""
+        messages = await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=_FEW)
+        for index in range(len(messages) - 1, -1, -1):
+            window = self._windows.get(messages[index].id)
+            if window is not None:
+                return (*window, *messages[index + 1 :])
+        return messages
+
+    async def _read_branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
         messages: tuple[Message, ...] = ()
         leaf, last = place.leaf, _FIRST_READ
         record: PromptRecord | None = None
         while leaf is not None:
-            messages = (*await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=last), *messages)
+            if messages:
+                above = await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=last)
+            else:
+                above = await self._newest(place, leaf)
+            messages = (*above, *messages)
             record = _newest_record(messages, pool.model)
             start = None if record is None else _place_of(messages, record.start)
             if start is not None:
@@ -199,8 +228,11 @@ class PromptPlanner:
         """The messages of the record's window, read from the branch's end."""
         if record.start == question.message_id:
             return ()
-        messages: tuple[Message, ...] = ()
-        leaf, last = place.leaf, _FIRST_READ
+        messages = () if place.leaf is None else self._windows.get(place.leaf) or ()
+        start = _place_of(messages, record.start)
+        if start is not None:
+            return messages[start:]
+        messages, leaf, last = (), place.leaf, _FIRST_READ
         while leaf is not None:
             messages = (*await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=last), *messages)
             start = _place_of(messages, record.start)
@@ -215,13 +247,14 @@ class PromptPlanner:
                 self._summaries.put(summary.through, summary)
         return self._summaries.get(through)
 
-    async def _snippets(self, place: Place, draft: Draft, window: Window, above: Sequence[MessageId]) -> tuple[Snippet, ...]:
+    async def _snippets(self, place: Place, draft: Draft, window: Window) -> tuple[Snippet, ...]:
         recall, room = self.recall, min(SNIPPET_TOKENS, draft.room(window))
         if room <= 0:
             return ()
         try:
-            await self.learn(place, above)
-            search = partial(recall.search, place.conversation_id, above, draft.question, at_most=room, count=draft.measures.of_snippet)
+            await self.learn(place, draft.path)
+            count, in_view = draft.measures.of_snippet, draft.in_view(window)
+            search = partial(recall.search, place.conversation_id, draft.path, in_view, draft.question, at_most=room, count=count)
             return await asyncio.to_thread(search)
         except NotFound:
             raise
@@ -231,9 +264,10 @@ class PromptPlanner:
 
 
 class _Remembered(Generic[K, V]):
-    """The values used last, a few hundred of them."""
+    """The values used last."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most = most
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
@@ -243,8 +277,12 @@ class _Remembered(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         self._values[key] = value
-        if len(self._values) > _REMEMBERED:
+        if len(self._values) > self._most:
             self._values.popitem(last=False)
+
+    def drop(self, unwanted: Callable[[V], bool]) -> None:
+        for key in [key for key, value in self._values.items() if unwanted(value)]:
+            del self._values[key]
 
 
 def _newest_record(messages: Sequence[Message], model: str) -> PromptRecord | None:

@@ -36,6 +36,9 @@ _SUMMARISED_SHARE = 0.7
 _SUMMARY_PART = 12
 """One in so many tokens of the window may be the summary's."""
 
+_SNIPPETS_PART = 8
+"""One in so many tokens of the window may be snippets'."""
+
 _ANSWER_PART = 8
 """One in so many tokens of the context is kept for the answer when snippets are added."""
 
@@ -64,6 +67,11 @@ class Budget:
     def answer_tokens(self) -> int:
         """What snippets leave to the answer at least."""
         return self.context_tokens // _ANSWER_PART
+
+    @property
+    def snippet_tokens(self) -> int:
+        """How long the snippets of all turns in a window may be."""
+        return max(self.window // _SNIPPETS_PART, 200)
 
     @property
     def summary_tokens(self) -> int:

@@ -61,12 +61,16 @@ class Recall:
         self,
         conversation_id: ConversationId,
         among: Collection[MessageId],
+        in_view: Collection[MessageId],
         question: str,
         *,
         at_most: int,
         count: Callable[[Snippet], int],
     ) -> tuple[Snippet, ...]:
-        """The passages of the messages ``among`` that ``question`` refers to, at most ``at_most`` tokens of them, oldest first."""
+        """The passages of the messages ``among`` that ``question`` refers to, at most ``at_most`` tokens of them, oldest first.
+
+        Those ``in_view`` are read by the model anyway: they are no snippets, but what is less to the point than they is left alone.
+        """
         with self._lock:
             entry = self._entry(conversation_id)
             read = [message_id for message_id in among if message_id in entry.passages]
@@ -75,7 +79,7 @@ class Recall:
         if not passages:
             return ()
         cosines = [0.0] * len(vectors) if self._embedder is None else self._embedder.cosines(question, vectors)
-        return choose(question, passages, cosines, at_most=at_most, count=count)
+        return choose(question, passages, cosines, in_view, at_most=at_most, count=count)
 
     def forget(self, conversation_id: ConversationId) -> None:
         """Keep nothing of a conversation that was deleted."""

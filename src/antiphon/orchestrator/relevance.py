@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from antiphon.core.ids import MessageId
 from antiphon.core.messages import Role, Snippet
@@ -27,10 +28,12 @@ _QUESTION_WEIGHT = 0.4
 _LEAST_SCORE = 0.5
 _LEAST_SCORE_PERSONAL = 0.25
 _WITHIN_OF_BEST = 0.4
+_OF_READ, _OF_READ_PERSONAL = 1.0, 0.6
 _MOST_SNIPPETS = 8
 _PERSONAL = re.compile(
-    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours|again|earlier|before|said|told|mentioned|remember|remind)\b", re.IGNORECASE
+    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours|again|earlier|before|said|told|mentioned|remember)\b", re.IGNORECASE
 )
+_REQUEST = re.compile(r"\b(?:tell|give|show|let|help|teach|send|write|explain(?: \w+)? to) (?:me|us)\b", re.IGNORECASE)
 _SPEAKER = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _BREAK = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -48,12 +51,18 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of an earlier message, short enough to be quoted. ``words`` are its content words, in order."""
+    """A stretch of an earlier message, short enough to be quoted. ``words`` counts its content words, ``length`` of them in all.
+
+    ``told``: a person says it of themselves; ``asks``: it is a question.
+    """
 
     message_id: MessageId
     role: Role
     text: str
-    words: tuple[str, ...]
+    words: Mapping[str, int]
+    length: int
+    told: bool
+    asks: bool
 
 
 def content_words(text: str) -> list[str]:
@@ -81,22 +90,31 @@ def choose(
     question: str,
     passages: Sequence[Passage],
     cosines: Sequence[float],
+    in_view: Collection[MessageId],
     *,
     at_most: int,
     count: Callable[[Snippet], int],
 ) -> tuple[Snippet, ...]:
     """The passages that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
 
-    ``cosines`` are those of the question with each passage. None where nothing comes near.
+    ``cosines`` are those of the question with each passage. None where nothing comes near, and none where a message ``in_view``, which
+    the model reads anyway, comes nearer.
     """
-    personal = _PERSONAL.search(question) is not None
+    personal = _PERSONAL.search(_REQUEST.sub("", question)) is not None
     scores = _scores(content_words(question), passages, cosines, personal=personal)
-    order = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
+    seen = [index for index, passage in enumerate(passages) if passage.message_id in in_view]
+    read = max((scores[index] for index in seen), default=0.0)
+    unseen = set(range(len(passages))).difference(seen)
+    order = nlargest(_MOST_SNIPPETS, unseen, key=lambda index: (scores[index], -index))
     best = scores[order[0]] if order else 0.0
-    least = max(_LEAST_SCORE_PERSONAL if personal else _LEAST_SCORE, best * _WITHIN_OF_BEST)
+    least = max(
+        _LEAST_SCORE_PERSONAL if personal else _LEAST_SCORE,
+        best * _WITHIN_OF_BEST,
+        read * (_OF_READ_PERSONAL if personal else _OF_READ),
+    )
     chosen: list[int] = []
     left = at_most
-    for index in order[:_MOST_SNIPPETS]:
+    for index in order:
         if scores[index] < least:
             break
         tokens = count(_snippet(passages[index]))
@@ -107,27 +125,27 @@ def choose(
 
 
 def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence[float], *, personal: bool) -> list[float]:
-    holding = Counter(word for passage in passages for word in set(passage.words))
-    average = sum(len(passage.words) for passage in passages) / len(passages) if passages else 1.0
-    weights = {word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5)) for word in set(asked) if word in holding}
-    scores: list[float] = []
-    for passage, cosine in zip(passages, cosines, strict=True):
-        score = max(cosine - _LEAST_COSINE, 0.0) / (1 - _LEAST_COSINE)
-        if weights:
-            counted = Counter(passage.words)
-            length = _K1 * (1 - _B + _B * len(passage.words) / average)
-            matched = sum(weight * counted[word] * (_K1 + 1) / (counted[word] + length) for word, weight in weights.items())
-            score += _WORD_WEIGHT * matched
-        if passage.text.endswith("?"):
-            score *= _QUESTION_WEIGHT
-        elif personal and passage.role is Role.USER and _SPEAKER.search(passage.text) is not None:
-            score += _TOLD_WEIGHT
-        scores.append(score)
+    average = sum(passage.length for passage in passages) / len(passages) if passages else 1.0
+    scores = [max(cosine - _LEAST_COSINE, 0.0) / (1 - _LEAST_COSINE) for cosine in cosines]
+    for word in set(asked):
+        holding = [index for index, passage in enumerate(passages) if word in passage.words]
+        weight = _WORD_WEIGHT * math.log(1 + (len(passages) - len(holding) + 0.5) / (len(holding) + 0.5)) * (_K1 + 1)
+        for index in holding:
+            count, length = passages[index].words[word], passages[index].length
+            scores[index] += weight * count / (count + _K1 * (1 - _B + _B * length / average))
+    for index, passage in enumerate(passages):
+        if passage.asks:
+            scores[index] *= _QUESTION_WEIGHT
+        elif personal and passage.told:
+            scores[index] += _TOLD_WEIGHT
     return scores
 
 
 def _passage(message_id: MessageId, role: Role, text: str) -> Passage:
-    return Passage(message_id, role, text, tuple(content_words(text)))
+    words = Counter(content_words(text))
+    asks = text.endswith(("?", "？"))
+    told = role is Role.USER and not asks and _SPEAKER.search(text) is not None
+    return Passage(message_id, role, text, dict(words), words.total(), told, asks)
 
 
 def _snippet(passage: Passage) -> Snippet:
