@@ -27,6 +27,11 @@ class TranscriptTokenizer:
     """Implements ``Tokenizer`` for any server that takes messages. Stateless."""
 
     @property
+    def thinking(self) -> None:
+        """Such a server tells thoughts apart by itself."""
+        return
+
+    @property
     def end_token_ids(self) -> frozenset[int]:
         return frozenset({_END})
 
