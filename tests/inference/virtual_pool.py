@@ -119,7 +119,7 @@ class CountedEngine:
 class VirtualPool:
     """Plays arrivals through ``PoolPolicy``. ``turns`` must come in order of ``arrived_s``."""
 
-    def __init__(self, machine: Machine, *, queue_limit: int = 200, fair: bool = True, check_every: int = 0) -> None:
+    def __init__(self, machine: Machine, *, queue_limit: int = 200, fair: bool = True, check_every: int = 0, refuses: bool = True) -> None:
         self.now = 0.0
         self.engine = CountedEngine(machine)
         self.ledger = ReplicaLedger()
@@ -134,14 +134,18 @@ class VirtualPool:
         self._tell_at = 0.0
         self._step: tuple[list[Turn], list[tuple[int, Turn]]] | None = None
         self._check_every = check_every
+        self._refuses = refuses
+        self._came = dict.fromkeys(Band, 0)
         self._events = 0
         self._cancels: list[tuple[float, int]] = []
         self.faults: list[str] = []
 
-    def run(self, turns: Iterable[Turn]) -> None:
+    def run(self, turns: Iterable[Turn], *, until_s: float = float("inf")) -> None:
         arrivals = deque(turns)
         while arrivals or self.open:
             self.now = max(min(self._times(arrivals)), self.now)
+            if self.now > until_s:
+                return
             if self._step is not None and self._step_ends <= self.now:
                 self._finish_step()
             while self._cancels and self._cancels[0][0] <= self.now:
@@ -185,6 +189,8 @@ class VirtualPool:
         look = self.policy.look(turn.ask, self.now)
         retry = 1.0
         decision = decide(turn.ask, look, None, sticky=False)
+        if isinstance(decision, Shed) and not self._refuses:
+            decision = Queue(look.position, None)
         if isinstance(decision, Shed):
             retry = self.policy.retry_after_s(turn.ask, look, self.now, str(turn.number))
             decision = Shed(decision.code, round(1000 * retry))
@@ -192,6 +198,7 @@ class VirtualPool:
         turn.decision = decision
         if isinstance(decision, Shed):
             return
+        self._came[turn.ask.band] += 1
         self.policy.enter(turn.number, turn.ask, self.now, look=look)
         self.open[turn.number] = turn
         if turn.cancel_after_s is not None:
@@ -210,11 +217,8 @@ class VirtualPool:
             turn.above_at_told = above
 
     def _above(self, turn: Turn) -> int:
-        return self.came_above.get(turn.ask.band, 0)
-
-    @property
-    def came_above(self) -> dict[Band, int]:
-        return {band: self.policy._queue.arrivals_above(band) for band in Band}
+        """How many of higher bands have been let in."""
+        return sum(count for band, count in self._came.items() if band > turn.ask.band)
 
     def _dispatch(self) -> None:
         while (chosen := self.policy.next(self.now)) is not None:

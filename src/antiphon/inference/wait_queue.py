@@ -8,7 +8,7 @@ Inside a band tenants, and inside a tenant its users, take turns by token cost, 
 al., OSDI 2024). Each arrival is given its place at once, as a start tag of start-time fair queueing (Goyal et al., SIGCOMM
 1996): the later of the band's virtual time and the end of its tenant's last request. So a place that was told stays true:
 whoever waits with nothing of its own before it is overtaken by no later arrival of its band. The expected answer is charged
-on arrival, since many answers run at once, and what it has really cost counts from the tenant's next arrival on.
+on arrival, since many answers run at once; what it has really cost moves the tenant's later places, never its next one.
 """
 
 from __future__ import annotations
@@ -215,17 +215,18 @@ class WaitQueue(Generic[K]):
         line.clock.start(tenant.turns[0], waiter.charge, sum(1 for other in line.tenants.values() if other.line))
         tenant.users.start(waiter.user_tag, waiter.charge, len({other.ask.user for other in tenant.line}))
         self._shares.served(waiter.band, waiter.tokens, frozenset(band for band, other in self._lines.items() if other.waiting))
-        self._remove(waiter.key)
+        self._remove(waiter.key, turn=0)
         self._reserves.spend(waiter.ask.tenant, waiter.tokens, now)
 
     def correct(self, waiter: Waiter[K], cost: float) -> None:
-        """What it has really cost, instead of what was charged."""
+        """What it has really cost, instead of what was charged. The next turn of its tenant stays; those behind it move."""
         line = self._lines[waiter.band]
         more = (cost - waiter.cost) / waiter.ask.weight
         line.clock.correct(waiter.ask.tenant, more)
         tenant = line.tenants.get(waiter.ask.tenant)
         if tenant is not None:
             tenant.users.correct(waiter.ask.user, more)
+            tenant.turns[1:] = [max(turn + more, tenant.turns[0]) for turn in tenant.turns[1:]]
 
     # --- who is next ----------------------------------------------------------------------------
 
@@ -316,24 +317,26 @@ class WaitQueue(Generic[K]):
         insort(tenant.line, waiter, key=lambda other: other.turn)
         line.waiting += 1
 
-    def _take(self, waiter: Waiter[K]) -> None:
-        """Out of its line; its tenant's last turn goes with it."""
+    def _take(self, waiter: Waiter[K], turn: int = -1) -> None:
+        """Out of its line, and a turn of its tenant's with it: the first when it was served, else the last, so that the
+        tenant's others move up.
+        """
         line = self._lines[waiter.band]
         tenant = line.tenants[waiter.ask.tenant if self._fair else ""]
         tenant.line.remove(waiter)
-        tenant.turns.pop()
+        tenant.turns.pop(turn)
         line.waiting -= 1
         if not tenant.line:
             tenant.users.rest()
         if not line.waiting:
             line.clock.rest()
 
-    def _remove(self, key: K) -> Waiter[K] | None:
+    def _remove(self, key: K, turn: int = -1) -> Waiter[K] | None:
         waiter = self._waiters.pop(key, None)
         if waiter is not None:
             self.tokens -= waiter.tokens
             self._belonging[waiter.ask.band] -= 1
-            self._take(waiter)
+            self._take(waiter, turn)
         return waiter
 
     def _reserved_first(self, found: list[tuple[float, Waiter[K]]], now: float) -> list[tuple[float, Waiter[K]]]:
