@@ -11,9 +11,14 @@ import sys
 
 import pytest
 
-from antiphon.cli import chat
 from tests.cli.conftest import Antiphon
 from tests.client.scripted_server import Scene, scripted
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_piped_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+
 
 CONVERSATION = Scene(b'{"id":"conv_1","title":"","version":1}', 201, "application/json")
 META = b'id: 1-1\nevent: meta\ndata: {"generation_id":"gen_1","model":"m","requested_model":"m"}\n\n'
@@ -84,11 +89,34 @@ def test_a_snapshot_that_differs_is_shown_whole(antiphon: Antiphon) -> None:
         assert antiphon("chat", "--url", server.url, "--key", "ak_1", "hi").out == "Hello, all\n\nBye\n"
 
 
-def test_control_characters_never_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_never_reach_a_terminal(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    chat._write("a\x1b]0;owned\x07b\r\n\tc\x9b2J")
-    assert terminal.getvalue() == "a\ufffd]0;owned\ufffdb\ufffd\n\tc\ufffd2J"
+    steering = Scene(
+        META + b'id: 1-2\nevent: delta\ndata: {"text":"a\\u001b]0;owned\\u0007b\\r\\n\\tc\\u009b2J"}\n\n' + DONE.replace(b"1-4", b"1-3")
+    )
+    for flags in ([], ["--plain"]):
+        with scripted(CONVERSATION, steering) as server, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", terminal)
+            antiphon("chat", "--url", server.url, "--key", "ak_1", *flags, "hi")
+    assert terminal.getvalue() == 2 * "a\ufffd]0;owned\ufffdb\ufffd\n\tc\ufffd2J\n"
+
+
+def test_what_is_piped_in_follows_the_message(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the file\n"))
+    with scripted(CONVERSATION, Scene(META + DELTA + DONE)) as server:
+        antiphon("chat", "--url", server.url, "--key", "ak_1", "summarise")
+    assert json.loads(server.requests[1].body) == {"content": "summarise\n\nthe file"}
+
+
+def test_json_is_one_object(antiphon: Antiphon) -> None:
+    with scripted(CONVERSATION, Scene(META + DELTA + DONE.replace(b'"stop"', b'"stop","output_tokens":2'))) as server:
+        outcome = antiphon("chat", "--url", server.url, "--key", "ak_1", "--json", "hi")
+    told = json.loads(outcome.out)
+    assert (told["text"], told["finish_reason"], told["output_tokens"], told["conversation_id"]) == ("Hello", "stop", 2, "conv_1")
+
+
+def test_nothing_to_say_is_usage(antiphon: Antiphon) -> None:
+    assert antiphon("chat", "--key", "ak_1").code == 2
 
 
 def test_an_interrupt_stops_the_answer_on_the_server() -> None:
@@ -96,7 +124,9 @@ def test_an_interrupt_stops_the_answer_on_the_server() -> None:
     waiting = Scene(META + DELTA, holds=True)
     with scripted(CONVERSATION, waiting, cancelled) as server:
         command = [sys.executable, "-m", "antiphon", "chat", "--url", server.url, "--key", "ak_1", "hi"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
         with process:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from antiphon.client.answer import Answer, Opening
-from antiphon.client.shapes import Conversation, Generation, Me, Model, ModelList
+from antiphon.client import calls
+from antiphon.client.answer import Answer
+from antiphon.client.calls import CURRENT_LEAF, CurrentLeaf
+from antiphon.client.shapes import Conversation, ConversationPage, Generation, Me, Model, Path
 from antiphon.client.transport import Transport
 
 SILENCE_S = 45.0
@@ -19,24 +21,37 @@ class Client:
         self._transport = Transport(url, key, timeout_s=timeout_s)
 
     def me(self) -> Me:
-        return self._transport.call("GET", "/v1/me", Me)
+        return self._transport.call(calls.me())
 
     def models(self) -> tuple[Model, ...]:
-        return self._transport.call("GET", "/v1/models", ModelList).data
+        return self._transport.call(calls.models()).data
 
     def new_conversation(self, *, title: str | None = None, model: str | None = None) -> Conversation:
-        body = {key: value for key, value in (("title", title), ("model", model)) if value is not None}
-        return self._transport.call("POST", "/v1/conversations", Conversation, body)
+        return self._transport.call(calls.new_conversation(title, model))
 
-    def send(self, conversation_id: str, content: str, *, model: str | None = None, max_tokens: int | None = None) -> Answer:
-        """Say ``content`` at the current leaf. Nothing is sent before the answer is iterated over."""
-        body: dict[str, object] = {"content": content}
-        if model is not None:
-            body["model"] = model
-        if max_tokens is not None:
-            body["params"] = {"max_tokens": max_tokens}
-        path = f"/v1/conversations/{conversation_id}/messages"
-        return Answer(self._transport, Opening(path, body, secrets.token_hex(16)))
+    def conversations(self, *, limit: int = 30, after: str | None = None) -> ConversationPage:
+        """Newest first; ``next`` of a page is ``after`` of the one that follows it."""
+        return self._transport.call(calls.conversations(limit, after))
+
+    def path(self, conversation_id: str, *, leaf: str | None = None, limit: int = 100) -> Path:
+        """The messages from the root to ``leaf``, or to where the conversation stands, with the branches beside them."""
+        return self._transport.call(calls.path(conversation_id, leaf, limit))
+
+    def send(
+        self,
+        conversation_id: str,
+        content: str | None,
+        *,
+        parent: str | CurrentLeaf | None = CURRENT_LEAF,
+        model: str | None = None,
+        max_tokens: int | None = None,
+    ) -> Answer:
+        """Say ``content`` below ``parent``: the current leaf, a message's id, or ``None`` for a new beginning.
+
+        ``content`` ``None`` has the user message ``parent`` answered once more. Nothing is sent before the answer is iterated over.
+        """
+        opening = calls.send(conversation_id, calls.Message(content, parent, model, max_tokens), secrets.token_hex(16))
+        return Answer(self._transport, opening)
 
     def generation(self, generation_id: str) -> Generation:
-        return self._transport.call("GET", f"/v1/generations/{generation_id}", Generation)
+        return self._transport.call(calls.generation(generation_id))

@@ -14,6 +14,31 @@ class Conversation(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+class ConversationPage(msgspec.Struct, frozen=True):
+    data: tuple[Conversation, ...]
+    next: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message of a conversation. ``status`` is streaming, complete, cancelled, failed or interrupted."""
+
+    id: str
+    role: str
+    content: str
+    status: str
+    parent_id: str | None = None
+    model: str | None = None
+    generation_id: str | None = None
+
+
+class Path(msgspec.Struct, frozen=True):
+    """Messages from the root to a leaf. ``siblings`` holds, for a message with branches beside it, all their ids in order."""
+
+    data: tuple[Message, ...]
+    siblings: dict[str, tuple[str, ...]] = {}
+    next: str | None = None
+
+
 class Model(msgspec.Struct, frozen=True):
     id: str
     status: str = "ready"
