@@ -17,7 +17,7 @@ from antiphon.core.ids import TenantId
 from antiphon.core.messages import Role
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokens
 from antiphon.engines.openai_http import Endpoint, OpenAiEngine
-from antiphon.engines.transcript import TranscriptTokenizer
+from antiphon.engines.transcript import THINK, THOUGHT, TranscriptTokenizer, text_of
 
 TOKENIZER = TranscriptTokenizer()
 Body = dict[str, object]
@@ -103,6 +103,20 @@ async def test_an_answer_that_has_begun_goes_on(owned_by: str, extra: int) -> No
     assert messages[2] == {"role": "assistant", "content": "Once"}
     assert len(messages) == 3 + extra
     assert ("continue_final_message" in seen[0]) is (owned_by == "vllm")
+
+
+async def test_thoughts_come_between_their_marks() -> None:
+    async def answer(asked: web.Request, _: Body) -> web.StreamResponse:
+        thoughts = [{"choices": [{"delta": {"reasoning_content": part}}]} for part in ("hm", "m")]
+        return await sse(asked, *thoughts, delta("yes"), delta("!", "stop"))
+
+    async with engine(answer) as made:
+        events = [event async for event in made.generate(request())]
+    tokens = [event for event in events if isinstance(event, Tokens)]
+    assert "".join(event.text for event in tokens) == "yes!"
+    ids = [token_id for event in tokens for token_id in event.token_ids]
+    assert ids == [THINK, *TOKENIZER.encode("hm"), *TOKENIZER.encode("m"), THOUGHT, *TOKENIZER.encode("yes"), *TOKENIZER.encode("!")]
+    assert text_of(ids) == "yes!"
 
 
 async def test_a_stop_string_that_the_server_lets_through_ends_the_text() -> None:

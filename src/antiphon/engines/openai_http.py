@@ -20,7 +20,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.core.messages import Role
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
-from antiphon.engines.transcript import TranscriptTokenizer, messages_of, text_of
+from antiphon.engines.transcript import THINK, THOUGHT, TranscriptTokenizer, messages_of, text_of
 
 DEFAULT_CONTEXT_TOKENS = 8192
 _CONNECT_S = 10.0
@@ -100,18 +100,23 @@ class OpenAiEngine:
         for token_id in request.already_ids:
             text.push(token_id)
         first_at: float | None = None
-        produced = 0
+        produced, thinking = 0, False
         reported: JsonObject = {}
         reason: FinishReason | None = None
         async with aclosing(self._chunks(request)) as chunks:
             async for chunk in chunks:
                 reported = _object(chunk.get("usage")) or reported
-                piece, ended = _choice(chunk)
+                thought, piece, ended = _choice(chunk)
                 reason = ended or reason
+                if thought and not text.stopped:
+                    first_at = first_at or self._clock.monotonic()
+                    ids = (*(() if thinking else (THINK,)), *self._tokenizer.encode(thought))
+                    produced, thinking = produced + len(ids), True
+                    yield Tokens(ids, "")
                 if piece and not text.stopped:
                     first_at = first_at or self._clock.monotonic()
-                    ids = tuple(self._tokenizer.encode(piece))
-                    produced += len(ids)
+                    ids = (*((THOUGHT,) if thinking else ()), *self._tokenizer.encode(piece))
+                    produced, thinking = produced + len(ids), False
                     yield Tokens(ids, "".join(text.push(token_id) for token_id in ids if not text.stopped))
         if reason is None:
             raise EngineFailed(f"{self._endpoint.url} broke off in the middle of an answer.")
@@ -186,16 +191,17 @@ def _messages(request: EngineRequest) -> list[PromptMessage]:
     return [*messages, PromptMessage(Role.ASSISTANT, begun)] if begun else messages
 
 
-def _choice(chunk: JsonObject) -> tuple[str, FinishReason | None]:
-    """Text and end of the first choice; neither in a chunk that only reports usage."""
+def _choice(chunk: JsonObject) -> tuple[str, str, FinishReason | None]:
+    """Thought, text and end of the first choice; none of them in a chunk that only reports usage."""
     choices = chunk.get("choices")
     if not isinstance(choices, list) or not choices:
-        return "", None
+        return "", "", None
     choice = _object(cast("list[object]", choices)[0])
-    content = _object(choice.get("delta")).get("content")
+    delta = _object(choice.get("delta"))
+    content, thought = delta.get("content"), delta.get("reasoning_content", delta.get("reasoning"))
     reason = choice.get("finish_reason")
     ended = None if reason is None else _FINISH.get(str(reason), FinishReason.STOP)
-    return content if isinstance(content, str) else "", ended
+    return thought if isinstance(thought, str) else "", content if isinstance(content, str) else "", ended
 
 
 def _served(entry: JsonObject) -> ServedModel:

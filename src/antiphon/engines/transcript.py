@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from antiphon.core.messages import Role
-from antiphon.engines.base import PromptMessage
+from antiphon.engines.base import PromptMessage, ThinkingMarks
 from antiphon.engines.text import ByteTextStream
 
 _PIECE_BYTES = 3
 _LENGTH_SHIFT = 8 * _PIECE_BYTES
-_END = 4
+_END, THINK, THOUGHT = 4, 5, 6
 _ROLE_IDS = {Role.SYSTEM: 1, Role.USER: 2, Role.ASSISTANT: 3}
 _ROLES = {token_id: role for role, token_id in _ROLE_IDS.items()}
-_CONTROL_IDS = frozenset({*_ROLES, _END})
+_CONTROL_IDS = frozenset({*_ROLES, _END, THINK, THOUGHT})
 
 VOCABULARY_TOKENS = (_PIECE_BYTES + 1) << _LENGTH_SHIFT
 
@@ -27,9 +27,9 @@ class TranscriptTokenizer:
     """Implements ``Tokenizer`` for any server that takes messages. Stateless."""
 
     @property
-    def thinking(self) -> None:
-        """Such a server tells thoughts apart by itself."""
-        return
+    def thinking(self) -> ThinkingMarks:
+        """Servers tell thoughts apart by themselves; the marks are put around them."""
+        return ThinkingMarks(THINK, THOUGHT)
 
     @property
     def end_token_ids(self) -> frozenset[int]:
@@ -75,7 +75,7 @@ def messages_of(prompt_ids: Sequence[int]) -> tuple[PromptMessage, ...]:
         elif token_id == _END:
             close()
             role = None
-        else:
+        elif token_id not in _CONTROL_IDS:
             content += _bytes_of(token_id)
     if content:
         close()
@@ -83,8 +83,11 @@ def messages_of(prompt_ids: Sequence[int]) -> tuple[PromptMessage, ...]:
 
 
 def text_of(token_ids: Sequence[int]) -> str:
-    """The text that output ids carry."""
-    return b"".join(_bytes_of(token_id) for token_id in token_ids if token_id not in _CONTROL_IDS).decode(errors="replace")
+    """The text that output ids carry, without the thoughts before it."""
+    ids = list(token_ids)
+    if THINK in ids:
+        ids = ids[ids.index(THOUGHT) + 1 :] if THOUGHT in ids else []
+    return b"".join(_bytes_of(token_id) for token_id in ids if token_id not in _CONTROL_IDS).decode(errors="replace")
 
 
 def _bytes_of(token_id: int) -> bytes:
