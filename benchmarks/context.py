@@ -43,8 +43,8 @@ from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Answer, ChatClient, Served, served
 
 TURNS = 60
-CONTEXT_TOKENS = 2560
-ANSWER_TOKENS = 48
+CONTEXT_TOKENS = 2144
+ANSWER_TOKENS = 32
 PLAN = """
 [[plans]]
 name = "free"
@@ -65,8 +65,8 @@ titles = "words"
 name = "small"
 model = "reference"
 engine = "reference"
-output_tokens_per_s = 0
-prefill_tokens_per_s = 0
+output_tokens_per_s = 100000
+prefill_tokens_per_s = 10000000
 context_tokens = 4096
 """
 MODEL = "smol"
@@ -108,7 +108,8 @@ def play_chat(server: Served, seed: int) -> Chat:
     conversation = client.new_conversation()
     for turn in range(TURNS):
         a, b = draw.sample(TOPICS, 2)
-        answer = client.ask(conversation, draw.choice(ASKS).format(a=a, b=b), max_tokens=ANSWER_TOKENS, seed=seed * 1000 + turn)
+        text = f"{draw.choice(FILLERS)[1]} {draw.choice(FILLERS)[1]} {draw.choice(ASKS).format(a=a, b=b)}"
+        answer = client.ask(conversation, text, max_tokens=ANSWER_TOKENS, seed=seed * 1000 + turn)
         if answer.error:
             raise RuntimeError(f"turn {turn + 1}: {answer.error}")
         chat.answers.append(answer)
@@ -241,6 +242,7 @@ async def measure_assembly(report: Report, *, seed: int, turns: int) -> None:
                 planned = await planner.plan(place, question, bench.pool)
                 plan_s = time.perf_counter() - start
                 leaf = await bench.turn(conversation, question, planned, " ".join([answered] * 3))
+                await planner.learn(Place(bench.owner, conversation, leaf), (question.message_id, leaf))  # as after each answer
                 start = time.perf_counter()
                 prompt = await planner.render(place, question, planned.record, bench.pool)
                 render_s = time.perf_counter() - start
@@ -329,7 +331,7 @@ def measure_cases(report: Report, *, some: Sequence[Case]) -> None:
 def main() -> None:
     asked = options("context")
     report = Report("context", DEFAULT_MODEL, asked.seed)
-    measure_chats(report, seed=asked.seed, chats=1 if asked.quick else 3)
+    measure_chats(report, seed=asked.seed, chats=1 if asked.quick else 2)
     asyncio.run(measure_assembly(report, seed=asked.seed, turns=60 if asked.quick else 300))
     written = cases()
     measure_cases(report, some=(*written[:5], *written[25:30]) if asked.quick else written)

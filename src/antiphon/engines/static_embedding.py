@@ -25,7 +25,8 @@ _PACKAGE = "wordllama"
 _WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
 _VOCABULARY = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 _TENSOR = "embedding.weight"
-_STORED = np.float16
+_TABLE = np.float16
+_STORED = np.float32
 
 
 def static_embedder() -> StaticEmbedder | None:
@@ -49,7 +50,7 @@ class StaticEmbedder:
 
     def cosines(self, text: str, vectors: Sequence[bytes]) -> Sequence[float]:
         (asked,) = self._vectors([text])
-        known = np.frombuffer(b"".join(vectors), _STORED).reshape(len(vectors), -1).astype(np.float32)
+        known = np.frombuffer(b"".join(vectors), _STORED).reshape(len(vectors), -1)
         return (known @ asked).tolist()
 
     def _vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
@@ -88,4 +89,4 @@ def _read_tensor(path: Path) -> NDArray[np.float16]:
     if entry["dtype"] != "F16":
         raise ValueError(entry["dtype"])
     offset = 8 + length + entry["data_offsets"][0]
-    return np.memmap(path, _STORED, mode="r", offset=offset, shape=(rows, dimensions))
+    return np.memmap(path, _TABLE, mode="r", offset=offset, shape=(rows, dimensions))

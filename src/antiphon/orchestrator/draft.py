@@ -11,6 +11,7 @@ from antiphon.core.messages import Message, PromptRecord, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.orchestrator.parts import Question, Texts, preamble_parts, snippet_text, summary_part
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT, Budget, Exchange, SummaryOffer, Window, exchanges_of
+from antiphon.orchestrator.relevance import is_personal
 from antiphon.orchestrator.summary import EXTRACT, extracted
 
 __all__ = ["Draft", "Measures", "Question", "branch_draft"]
@@ -106,11 +107,12 @@ class Draft:
 
     def room(self, window: Window) -> int:
         """Tokens that snippets may still take: they leave the answer its share, and all of a window's take a small part of it, so that
-        they do not bring the next trim near.
+        they do not bring the next trim near. A message that plainly means what was said before gets half of that in any case.
         """
         held = sum(self.measures.of_snippets(message.prompt) for message in self._kept(window))
         left = self.budget.limit - window.tokens - self.budget.already_tokens - self.budget.answer_tokens
-        return min(left, self.budget.snippet_tokens - held)
+        least = self.budget.snippet_tokens // 2 if is_personal(self.question) else 0
+        return min(left, max(self.budget.snippet_tokens - held, least))
 
     def in_view(self, window: Window) -> frozenset[MessageId]:
         """Messages whose words are in the window: its own, and those that its snippets quote."""

@@ -70,6 +70,11 @@ def content_words(text: str) -> list[str]:
     return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _COMMON]
 
 
+def is_personal(text: str) -> bool:
+    """Whether it speaks of the speaker, or of what was said before."""
+    return _PERSONAL.search(_REQUEST.sub("", text)) is not None
+
+
 def passages_of(message_id: MessageId, role: Role, content: str) -> tuple[Passage, ...]:
     """The message in passages of about ``PASSAGE_CHARACTERS``, cut between sentences where it can be."""
     passages: list[Passage] = []
@@ -100,7 +105,7 @@ def choose(
     ``cosines`` are those of the question with each passage. None where nothing comes near, and none where a message ``in_view``, which
     the model reads anyway, comes nearer.
     """
-    personal = _PERSONAL.search(_REQUEST.sub("", question)) is not None
+    personal = is_personal(question)
     scores = _scores(content_words(question), passages, cosines, personal=personal)
     seen = [index for index, passage in enumerate(passages) if passage.message_id in in_view]
     read = max((scores[index] for index in seen), default=0.0)
