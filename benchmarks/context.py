@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -285,7 +286,7 @@ def ask_case(server: Served, client: ChatClient, case: Case) -> tuple[bool, int,
             raise RuntimeError(answer.error)
         generation = answer.generation_id
     parts = prompt_of(server, generation)["parts"]
-    snippets = [part for part in parts if part["kind"] == "snippet"]
+    snippets = list(takewhile(lambda part: part["kind"] == "snippet", reversed(parts[:-1])))  # those of the last turn alone
     right = sum(case.fact in part["text"] for part in snippets)
     return any(case.fact in part["text"] for part in parts), len(snippets), right, sum(part["tokens"] for part in snippets)
 
