@@ -25,6 +25,7 @@ from antiphon.inference.gateway import Gateway
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.usage.sql import SqlOutbox
 
 POINT, ARM = sys.argv[1], Path(sys.argv[2])
 _transaction: ContextVar[str] = ContextVar("transaction", default="")
@@ -87,6 +88,18 @@ class KilledGenerations(SqlGenerations):
         return generation
 
 
+class KilledOutbox(SqlOutbox):
+    async def unsent(self, *, limit: int) -> Any:
+        entries = await super().unsent(limit=limit)
+        if entries:
+            reached("C13")
+        return entries
+
+    async def mark_sent(self, numbers: Sequence[int], *, now: datetime) -> None:
+        reached("C14")
+        await super().mark_sent(numbers, now=now)
+
+
 class KilledDatabase(SqliteDatabase):
     async def write(self, fn: Callable[[Any], Any], **named: Any) -> Any:
         transaction = _transaction.get()
@@ -129,7 +142,7 @@ class KilledGateway(Gateway):
 
 
 def main() -> None:
-    for killed in (KilledGenerations, KilledDatabase, KilledJournal, KilledGateway):
+    for killed in (KilledGenerations, KilledOutbox, KilledDatabase, KilledJournal, KilledGateway):
         real = killed.__mro__[1]
         composition = [module for name, module in sys.modules.items() if name.startswith("antiphon.app.")]
         places = [module for module in composition if vars(module).get(real.__name__) is real]

@@ -17,6 +17,14 @@ def test_a_server_killed_between_store_and_log_loses_nothing() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_server_killed_before_it_reconciles_or_marks_accounts_once() -> None:
+    """Fifty deaths between reserve and finish, fifty between the relay's delivery and its mark."""
+    points = ["C3", "C4", "C9", "C11", "C12"] * 10 + ["C13", "C14"] * 25
+    assert run(points, seed=7) == len(points)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_crash_point_many_times() -> None:
     """About half an hour on an idle machine; it goes on where it was interrupted."""

@@ -6,11 +6,36 @@ local PARTS, HOLD, REMEMBERED, ASK_AGAIN, AT_ONCE, DAY = 60000, 30000, 3600000, 
 local call, ceil, max, min = redis.call, math.ceil, math.max, math.min
 local OPEN, HELD, DONE, CLOCK = prefix .. 'open', prefix .. 'held:', prefix .. 'done:', prefix .. 'clock'
 
+local limits = {}
+for i = step == 'reconcile' and 6 or step == 'reserve' and 5 or 3, #ARGV, 4 do
+  limits[#limits + 1] = { ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]) }
+end
+
+-- What is read is read once: the clock, and the debts and money that the limits name.
+local values, wanted, named = {}, { CLOCK }, {}
+for _, limit in ipairs(limits) do
+  if limit[1] == 'R' or limit[1] == 'B' then
+    wanted[#wanted + 1] = prefix .. limit[2]
+    named[#named + 1] = limit[2]
+  end
+end
+local read = call('MGET', unpack(wanted))
+for i, key in ipairs(named) do values[key] = read[i + 1] end
+
+local function value_of(key)
+  local value = values[key]
+  if value == nil then
+    value = call('GET', prefix .. key)
+    values[key] = value
+  end
+  return value
+end
+
 -- The tenant's own time: Redis's, less what its clock was set back since. It never falls, and never catches up twice.
 local function tick()
   local time = call('TIME')
   local raw = time[1] * 1000 + math.floor(time[2] / 1000)
-  local packed = call('GET', CLOCK)
+  local packed = read[1]
   local now, behind, steps = raw, 0, 0
   if packed then
     local last
@@ -32,16 +57,8 @@ end
 
 local now, steps = tick()
 
-local function limits_from(first)
-  local limits = {}
-  for i = first, #ARGV, 4 do
-    limits[#limits + 1] = { ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]) }
-  end
-  return limits
-end
-
 local function owed_now(key, per_minute)
-  local packed = call('GET', prefix .. key)
+  local packed = value_of(key)
   if not packed then return 0 end
   local parts, at = struct.unpack('<dd', packed)
   return max(0, parts - (now - at) * per_minute)
@@ -49,19 +66,23 @@ end
 
 local function owe(key, per_minute, parts)
   if parts > 0 then
-    call('SET', prefix .. key, struct.pack('<dd', parts, now), 'PX', ceil(parts / per_minute) + 1000)
-  else
+    local packed = struct.pack('<dd', parts, now)
+    values[key] = packed
+    call('SET', prefix .. key, packed, 'PX', 4 * ceil(parts / per_minute) + 1000)  -- 4: it may come to be repaid more slowly
+  elseif value_of(key) then
+    values[key] = false
     call('DEL', prefix .. key)
   end
-  return max(0, parts)
 end
 
 local function spent_on(key)
-  return tonumber(call('GET', prefix .. key) or '0')
+  return tonumber(value_of(key) or '0')
 end
 
 local function spend(key, nanos, left_ms)
-  call('SET', prefix .. key, string.format('%.0f', max(0, spent_on(key) + nanos)), 'PX', left_ms + 40 * DAY)
+  local spent = string.format('%.0f', max(0, spent_on(key) + nanos))
+  values[key] = spent
+  call('SET', prefix .. key, spent, 'PX', left_ms + 40 * DAY)
 end
 
 local function took(limit, tokens)
@@ -69,15 +90,15 @@ local function took(limit, tokens)
   return 1
 end
 
--- Takes a reservation away. What that changes in debts goes into `owed`, in the order of `keys`.
-local function withdraw(id, held, owed, keys, money)
+-- Takes a reservation away. What that changes in debts goes into `owed`, in the order of `keys`; caps in `staying` stay.
+local function withdraw(id, held, owed, keys, money, staying)
   for _, limit in ipairs(held[4]) do
     local kind, key = limit[1], limit[2]
     if kind == 'R' then
       owed[key] = { limit[3], -took(limit, held[1]) }
       keys[#keys + 1] = key
     elseif kind == 'C' or kind == 'M' then
-      call('ZREM', prefix .. key, id)
+      if not (staying and staying[key]) then call('ZREM', prefix .. key, id) end
     else
       money[#money + 1] = { key, -held[2], limit[4] }
     end
@@ -95,10 +116,12 @@ local function book(owed, keys, money)
 end
 
 local function take(id)
-  local packed = call('GET', HELD .. id)
+  local packed = call('GETDEL', HELD .. id)
+  if not packed then
+    call('ZREM', OPEN, id)
+    return nil
+  end
   call('ZREM', OPEN, id)
-  if not packed then return nil end
-  call('DEL', HELD .. id)
   return cmsgpack.unpack(packed)
 end
 
@@ -108,9 +131,12 @@ local function give_back(id, held)
   book(owed, keys, money)
 end
 
-for _, id in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
-  local held = take(id)
-  if held then give_back(id, held) end
+local first = call('ZRANGE', OPEN, 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) <= now then
+  for _, id in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', now, 'LIMIT', 0, AT_ONCE)) do
+    local held = take(id)
+    if held then give_back(id, held) end
+  end
 end
 
 local function standing(limit, reply)
@@ -134,8 +160,8 @@ local function standing(limit, reply)
   reply[#reply + 1] = resets
 end
 
-local function answer(first, limits, number, wait)
-  local reply = { first, steps, now, number or 0, wait or 0 }
+local function answer(granted, number, wait)
+  local reply = { granted, steps, now, number or 0, wait or 0 }
   for _, limit in ipairs(limits) do standing(limit, reply) end
   return reply
 end
@@ -164,7 +190,6 @@ local function put(limit, tokens, cost)
   if kind == 'R' then
     owe(key, limit[3], owed_now(key, limit[3]) + took(limit, tokens) * PARTS)
   elseif kind == 'C' then
-    call('ZREMRANGEBYSCORE', prefix .. key, '-inf', now)
     call('ZADD', prefix .. key, now + HOLD, generation)
     call('PEXPIRE', prefix .. key, DAY)
   elseif kind == 'M' then
@@ -177,29 +202,35 @@ local function put(limit, tokens, cost)
 end
 
 if step == 'reserve' then
-  local tokens, cost, limits = tonumber(ARGV[3]), tonumber(ARGV[4]), limits_from(5)
-  if call('EXISTS', HELD .. generation, DONE .. generation) > 0 then return answer(1, limits) end
+  local tokens, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
+  if call('EXISTS', HELD .. generation, DONE .. generation) > 0 then return answer(1) end
   local longest, number = 0, 0
   for i, limit in ipairs(limits) do
     local wait = wait_for(limit, tokens, cost)
     if wait > longest then longest, number = wait, i end
   end
-  if longest > 0 then return answer(0, limits, number, longest) end
+  if longest > 0 then return answer(0, number, longest) end
   for _, limit in ipairs(limits) do put(limit, tokens, cost) end
   call('SET', HELD .. generation, cmsgpack.pack({ tokens, cost, now, limits }), 'PX', DAY)
   call('ZADD', OPEN, now + HOLD, generation)
-  call('PEXPIRE', OPEN, DAY)
-  return answer(1, limits)
+  if not first[2] or steps % 64 == 0 then call('PEXPIRE', OPEN, DAY) end
+  return answer(1)
 end
 
 if step == 'reconcile' then
-  local tokens, cost, counts, limits = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1', limits_from(6)
+  local tokens, cost, counts = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
   if call('EXISTS', DONE .. generation) > 0 then return { 0, steps, now } end
   local held = take(generation)
   local since, owed, keys, money = now, {}, {}, {}
   if held then
     since = held[3]
-    withdraw(generation, held, owed, keys, money)
+    local staying, had = {}, {}
+    for _, limit in ipairs(held[4]) do had[limit[2]] = true end
+    for _, limit in ipairs(limits) do
+      if limit[1] == 'M' and counts and had[limit[2]] and since > now - limit[4] then staying[limit[2]] = true end
+    end
+    withdraw(generation, held, owed, keys, money, staying)
+    held.staying = staying
   end
   for _, limit in ipairs(limits) do
     local kind, key = limit[1], limit[2]
@@ -214,7 +245,7 @@ if step == 'reconcile' then
         keys[#keys + 1] = key
       end
     elseif kind == 'M' then
-      if counts and since > now - limit[4] then
+      if counts and since > now - limit[4] and not (held and held.staying[key]) then
         call('ZADD', prefix .. key, since, generation)
         call('PEXPIRE', prefix .. key, limit[4] + HOLD)
       end
@@ -255,4 +286,4 @@ if step == 'release' then
   return { 1, steps, now }
 end
 
-return answer(1, limits_from(3))
+return answer(1)

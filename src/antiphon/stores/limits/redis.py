@@ -14,6 +14,7 @@ from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import Redis
+from redis.asyncio.connection import BlockingConnectionPool, Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -25,7 +26,7 @@ from antiphon.core.limits import Budget, Cap, Concurrency, Exhausted, Granted, L
 SCRIPT = files("antiphon.stores.limits").joinpath("limiter.lua").read_text("utf-8")
 _SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
 _TIMEOUT_S = 1.0
-_CONNECTIONS = 64
+_CONNECTIONS = 32
 
 Argument = str | int
 
@@ -47,25 +48,29 @@ class RedisLimiter:
 
     @staticmethod
     def connect(url: str) -> RedisLimiter:
-        """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call; a call waits a second at most, twice."""
+        """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call.
+
+        A call waits a second at most, and is tried twice; of more than 32 at once some wait for the others.
+        """
         parts = urlsplit(url)
-        redis = Redis(
+        pool = BlockingConnectionPool(
+            timeout=_TIMEOUT_S,
             host=parts.hostname or "localhost",
             port=parts.port or 6379,
             db=int(parts.path.strip("/") or 0),
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
-            ssl=parts.scheme == "rediss",
+            connection_class=SSLConnection if parts.scheme == "rediss" else Connection,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
             retry=Retry(NoBackoff(), 1),
             max_connections=_CONNECTIONS,
             driver_info=None,  # it would be read from files, in the event loop
         )
-        return RedisLimiter(redis)
+        return RedisLimiter(Redis.from_pool(pool))
 
     async def reserve(self, reservation: Reservation) -> Verdict:
-        arguments = (reservation.generation_id, reservation.tokens, reservation.cost_nanos, *_encoded(reservation.limits))
+        arguments = (reservation.generation_id, reservation.tokens, reservation.cost_nanos, *encoded(reservation.limits))
         granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments)
         standings = _standings(reservation.limits, places)
         return Granted(standings) if granted else Exhausted(reservation.limits[number - 1], wait_ms, standings)
@@ -74,14 +79,14 @@ class RedisLimiter:
         return (await self._run(tenant_id, "renew", (generation_id,)))[0] == 1
 
     async def reconcile(self, outcome: Outcome) -> bool:
-        arguments = (outcome.generation_id, outcome.tokens, outcome.cost_nanos, int(outcome.counts), *_encoded(outcome.limits))
+        arguments = (outcome.generation_id, outcome.tokens, outcome.cost_nanos, int(outcome.counts), *encoded(outcome.limits))
         return (await self._run(outcome.tenant_id, "reconcile", arguments))[0] == 1
 
     async def release(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
         return (await self._run(tenant_id, "release", (generation_id,)))[0] == 1
 
     async def standings(self, tenant_id: TenantId, limits: Sequence[Limit]) -> tuple[Standing, ...]:
-        return _standings(limits, (await self._run(tenant_id, "standings", ("", *_encoded(limits))))[5:])
+        return _standings(limits, (await self._run(tenant_id, "standings", ("", *encoded(limits))))[5:])
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -105,7 +110,8 @@ def prefix_of(tenant_id: TenantId) -> str:
     return f"antiphon:{{{tenant_id}}}:limit:"
 
 
-def _encoded(limits: Sequence[Limit]) -> list[Argument]:
+def encoded(limits: Sequence[Limit]) -> list[Argument]:
+    """``limits`` as the script reads them, four words each."""
     words: list[Argument] = []
     for limit in limits:
         match limit:

@@ -164,7 +164,8 @@ class Tally:
 
     def _book(self, owed: dict[DebtKey, tuple[Rate, int]], spent: dict[tuple[str, str], int], now_ms: int) -> None:
         for limit, amount in owed.values():
-            self._owe(limit, amount * PARTS, now_ms)
+            if amount:
+                self._owe(limit, amount * PARTS, now_ms)
         for key, nanos in spent.items():
             self._money[key] = max(0, self._money.get(key, 0) + nanos)
 

@@ -1,0 +1,215 @@
+"""The Redis limiter: pairs of reserve and reconcile per second, beside scripts that do nothing on the same Redis in the same run.
+
+A pair is a turn's whole demand: tokens and requests of user, key and tenant, concurrency, a message cap and a budget, held in one
+script and reconciled in another. ``empty`` runs through the same client, keys and arguments and returns at once. Two processes of eight
+callers each; then sixty-four callers whose calls wait for nobody (pipelined); then a rate of a thousand a second, from the moment at
+which each was due. ``drift`` compares random steps of many processes with the sequential machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from antiphon.core.errors import StoreUnavailable
+from antiphon.core.ids import GenerationId, TenantId
+from antiphon.core.limits import Budget, Cap, Concurrency, Granted, Limit, Measure, Outcome, Rate, Reservation
+from antiphon.stores.limits.redis import SCRIPT, RedisLimiter, encoded, prefix_of
+from benchmarks.report import Report, median, options, percentile, progress
+from tests.contracts.drift import drift
+from tests.redis_server import RedisServer
+
+EMPTY = "return 1"
+PROCESSES = 2
+CALLERS = 8
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one process measured."""
+
+    pairs: int
+    seconds: float
+
+
+def limits_of(caller: int) -> tuple[Limit, ...]:
+    user = f"user:{caller}"
+    return (
+        Rate(user, Measure.TOKENS, 100_000_000),
+        Rate(user, Measure.REQUESTS, 10_000_000),
+        Concurrency(user, 64),
+        Cap(user, "large", 1_000_000, 3000),
+        Rate(f"key:{caller}", Measure.TOKENS, 100_000_000),
+        Rate("tenant", Measure.TOKENS, 1_000_000_000),
+        Budget("tenant", "2026-11", 10**15, 86_400_000),
+    )
+
+
+def pair_of(process: int, caller: int, number: int) -> tuple[Reservation, Outcome]:
+    tenant, name = TenantId(f"tenant_{process}_{caller % 4}"), GenerationId(f"gen_{process}_{caller}_{number}")
+    limits = limits_of(caller)
+    return Reservation(tenant, name, 900, 1000, limits), Outcome(tenant, name, 300, 400, limits)
+
+
+async def real_callers(url: str, process: int, seconds: float) -> Part:
+    limiter = RedisLimiter.connect(url)
+    end, pairs = time.perf_counter() + seconds, 0
+
+    async def call(caller: int) -> None:
+        nonlocal pairs
+        number = 0
+        while time.perf_counter() < end:
+            reservation, outcome = pair_of(process, caller, time.time_ns() + number)
+            assert isinstance(await limiter.reserve(reservation), Granted)
+            assert await limiter.reconcile(outcome)
+            pairs, number = pairs + 1, number + 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+    await limiter.close()
+    return Part(pairs, time.perf_counter() - start)
+
+
+async def empty_callers(url: str, process: int, seconds: float) -> Part:
+    redis = RedisLimiter.connect(url)._redis
+    sha1 = await redis.script_load(EMPTY)
+    end, pairs = time.perf_counter() + seconds, 0
+
+    async def call(caller: int) -> None:
+        nonlocal pairs
+        while time.perf_counter() < end:
+            reservation, outcome = pair_of(process, caller, time.time_ns())
+            prefix, limits = prefix_of(reservation.tenant_id), encoded(reservation.limits)
+            await redis.evalsha(sha1, 1, prefix, "reserve", reservation.generation_id, 900, 1000, *limits)
+            await redis.evalsha(sha1, 1, prefix, "reconcile", outcome.generation_id, 300, 400, 1, *limits)
+            pairs += 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+    await redis.aclose()
+    return Part(pairs, time.perf_counter() - start)
+
+
+async def pipelined(url: str, process: int, seconds: float) -> Part:
+    """Batches of pairs, each batch's calls written at once; arguments are made before the clock starts."""
+    redis: Redis = RedisLimiter.connect(url)._redis
+    sha1 = await redis.script_load(SCRIPT)
+    batches, size = 40, 64
+    made = []
+    for batch in range(batches):
+        calls = []
+        for at in range(size):
+            reservation, outcome = pair_of(process, at % CALLERS, time.time_ns() + batch * size + at)
+            prefix, limits = prefix_of(reservation.tenant_id), encoded(reservation.limits)
+            calls.append((prefix, "reserve", reservation.generation_id, 900, 1000, *limits))
+            calls.append((prefix, "reconcile", outcome.generation_id, 300, 400, 1, *limits))
+        made.append(b"".join(_command(b"EVALSHA", sha1, 1, *call) for call in calls))
+    connection = await redis.connection_pool.get_connection()
+    start, pairs = time.perf_counter(), 0
+    for batch_bytes in made:
+        await connection.send_packed_command([batch_bytes], check_health=False)
+        for _ in range(2 * size):
+            answer = await connection.read_response()
+            assert answer[0] == 1
+        pairs += size
+        if time.perf_counter() - start > seconds:
+            break
+    took = time.perf_counter() - start
+    await connection.disconnect()
+    await redis.aclose()
+    return Part(pairs, took)
+
+
+def _command(*words: object) -> bytes:
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+async def offered(url: str, rate: int, seconds: float) -> list[float]:
+    """Milliseconds from when each pair was due until its end, at ``rate`` pairs a second."""
+    limiter = RedisLimiter.connect(url)
+    took: list[float] = []
+
+    async def one(number: int, due: float) -> None:
+        reservation, outcome = pair_of(9, number % 64, time.time_ns())
+        with suppress(StoreUnavailable):  # a second without a connection: told by the time it took
+            await limiter.reserve(reservation)
+            await limiter.reconcile(outcome)
+        took.append(1000 * (time.perf_counter() - due))
+
+    await asyncio.gather(*(one(number, time.perf_counter()) for number in range(64)))  # connections are opened
+    took.clear()
+    start, tasks = time.perf_counter(), []
+    for number in range(int(rate * seconds)):
+        due = start + number / rate
+        pause = due - time.perf_counter()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        tasks.append(asyncio.create_task(one(number, due)))
+    await asyncio.gather(*tasks)
+    await limiter.close()
+    return took
+
+
+def run_part(kind: str, url: str, process: int, seconds: float) -> Part:
+    import gc
+
+    import uvloop
+
+    gc.freeze()
+    measure = {"real": real_callers, "empty": empty_callers, "pipelined": pipelined}[kind]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(measure(url, process, seconds))
+
+
+def main() -> None:
+    asked = options("limits")
+    report = Report("limits", model="none", seed=asked.seed)
+    seconds = 2.0 if asked.quick else 5.0
+    with tempfile.TemporaryDirectory(prefix="limits") as folder:
+        server = RedisServer(Path(folder))
+        server.start()
+        try:
+            measure(report, server.url, seconds=seconds, quick=asked.quick)
+        finally:
+            server.stop()
+    report.print_json()
+
+
+def measure(report: Report, url: str, *, seconds: float, quick: bool) -> None:
+    found: dict[str, list[float]] = {"real": [], "empty": [], "pipelined": []}
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        for number in range(ROUNDS):
+            order = ("real", "empty", "pipelined") if number % 2 == 0 else ("pipelined", "empty", "real")
+            for kind in order:
+                parts = pool.starmap(run_part, [(kind, url, process, seconds) for process in range(PROCESSES)])
+                found[kind].append(sum(part.pairs / part.seconds for part in parts))
+                report.n += sum(part.pairs for part in parts)
+                progress(f"{kind}: {found[kind][-1]:.0f} pairs/s")
+    report.results["pairs_per_s"] = round(median(found["real"]))
+    report.results["empty_pairs_per_s"] = round(median(found["empty"]))
+    report.results["pairs_per_s_pipelined"] = round(median(found["pipelined"]))
+    report.ratios["pairs_vs_empty_scripts"] = round(
+        median([real / empty for real, empty in zip(found["real"], found["empty"], strict=True)]), 3
+    )
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        took = runner.run(offered(url, 1000, seconds=4 if quick else 15))
+    report.results["pair_ms_p50"] = round(percentile(took, 0.5), 2)
+    report.results["pair_ms_p99"] = round(percentile(took, 0.99), 2)
+    progress(f"at 1000 pairs/s: p99 {report.results['pair_ms_p99']} ms")
+    compared = drift(url, processes=4 if quick else 16, operations=300 if quick else 10_000, seed=report.seed)
+    report.results |= {"drift": compared.wrong, "drift_steps": compared.steps, "drift_refused": compared.refused}
+
+
+if __name__ == "__main__":
+    main()
