@@ -11,6 +11,9 @@ from antiphon.client.shapes import Delta, Done, Event, Failed, Meta, Retract, Sn
 from antiphon.client.sse import ServerEvent
 
 FIRST_WAIT_S = 0.4
+RESTART_WAIT_S = 0.8
+RESTART_S = 8.0
+"""A server that restarts is back within so many seconds: until then no wait is longer than ``RESTART_WAIT_S``."""
 LONGEST_WAIT_S = 5.0
 PATIENCE_S = 60.0
 """How long in sum to wait between two events before a lost connection is reported."""
@@ -130,7 +133,7 @@ class AnswerCursor:
         asked_s, self._asked_s = self._asked_s, None
         wait_s = self._wait_s * (0.25 + 0.75 * self._random()) if asked_s is None else min(max(asked_s, 0.0), LONGEST_WAIT_S)
         self._waited_s += max(wait_s, _LEAST_COUNTED_S)
-        self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)
+        self._wait_s = min(self._wait_s * 2, RESTART_WAIT_S if self._waited_s < RESTART_S else LONGEST_WAIT_S)
         return wait_s
 
 

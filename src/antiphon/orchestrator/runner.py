@@ -192,8 +192,7 @@ class Runner:
         await _wait_for(left, _FINISH_S)
         _cancel(left)
         await _wait_for(left, _FINISH_S)
-        for run in left:
-            await self._hand_over(run)
+        await asyncio.gather(*(self._hand_over(run) for run in left))
 
     async def _sweep_for_ever(self) -> None:
         beyond_lease = _ANY_LEASE if self._sole_owner else timedelta(0)
