@@ -161,6 +161,10 @@ class AsyncClient:
     async def me(self) -> Me:
         return await self._transport.call(calls.me())
 
+    async def pools(self) -> tuple[PoolState, ...]:
+        """Every pool's line and replicas; the key needs the scope admin."""
+        return await self._transport.call(calls.pools())
+
     async def models(self) -> tuple[Model, ...]:
         return (await self._transport.call(calls.models())).data
 

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
 
 from antiphon.client.cursor import Opening
-from antiphon.client.shapes import Conversation, ConversationPage, Generation, Me, ModelList, Path
+from antiphon.client.shapes import Conversation, ConversationPage, Generation, Me, ModelList, Path, PoolState
 
 Shape = TypeVar("Shape")
 
@@ -34,6 +34,10 @@ def me() -> Call[Me]:
 
 def models() -> Call[ModelList]:
     return Call("GET", "/v1/models", ModelList)
+
+
+def pools() -> Call[tuple[PoolState, ...]]:
+    return Call("GET", "/v1/admin/pools", tuple[PoolState, ...])
 
 
 def new_conversation(title: str | None, model: str | None) -> Call[Conversation]:

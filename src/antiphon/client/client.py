@@ -7,7 +7,7 @@ import secrets
 from antiphon.client import calls
 from antiphon.client.answer import Answer
 from antiphon.client.calls import CURRENT_LEAF, CurrentLeaf
-from antiphon.client.shapes import Conversation, ConversationPage, Generation, Me, Model, Path
+from antiphon.client.shapes import Conversation, ConversationPage, Generation, Me, Model, Path, PoolState
 from antiphon.client.transport import Transport
 
 SILENCE_S = 45.0
@@ -22,6 +22,10 @@ class Client:
 
     def me(self) -> Me:
         return self._transport.call(calls.me())
+
+    def pools(self) -> tuple[PoolState, ...]:
+        """Every pool's line and replicas; the key needs the scope admin."""
+        return self._transport.call(calls.pools())
 
     def models(self) -> tuple[Model, ...]:
         return self._transport.call(calls.models()).data

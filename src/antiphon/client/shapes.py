@@ -129,6 +129,44 @@ class Status(msgspec.Struct, frozen=True):
     total: int | None = None
 
 
+class Queue(msgspec.Struct, frozen=True):
+    """How many wait in one band."""
+
+    band: str
+    waiting: int
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    free: int
+    held: int
+    cached: int
+
+
+class ReplicaState(msgspec.Struct, frozen=True):
+    """One replica as its operator sees it."""
+
+    id: str
+    state: str
+    running: int
+    waiting: int
+    blocks: Blocks
+    tok_s: float
+    pid: int | None = None
+    circuit: str = "closed"
+
+
+class PoolState(msgspec.Struct, frozen=True):
+    """One pool; ``shed`` and ``downgraded`` count turns since the server's start."""
+
+    name: str
+    queue: tuple[Queue, ...]
+    replicas: tuple[ReplicaState, ...]
+    load: str = "normal"
+    wait_ms: int = 0
+    shed: int = 0
+    downgraded: int = 0
+
+
 class Reconnect(msgspec.Struct, frozen=True):
     after_ms: int
 

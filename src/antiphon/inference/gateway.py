@@ -113,6 +113,14 @@ class Gateway:
     def replicas(self, pool: str) -> tuple[ReplicaStatus, ...]:
         return self._pool(pool).replicas()
 
+    def refused(self, pool: str) -> int:
+        """Turns refused since the start."""
+        return self._pool(pool).shed_count
+
+    def downgraded(self, pool: str) -> int:
+        """Turns that a smaller model was given since the start."""
+        return self._pool(pool).downgrade_count
+
     def waiting(self, pool: str) -> dict[Band, int]:
         """Requests in the pool's line, by band, the highest first."""
         return self._pool(pool).waiting()

@@ -34,6 +34,7 @@ class ReplicaAnswer:
     waiting: int
     blocks: BlocksAnswer
     tok_s: float
+    circuit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class PoolAnswer:
     name: str
     queue: list[QueueAnswer]
     replicas: list[ReplicaAnswer]
+    load: str
+    wait_ms: int
+    shed: int
+    downgraded: int
 
 
 @router.get("/pools")
@@ -53,6 +58,10 @@ async def list_pools(services: Services) -> list[PoolAnswer]:
             name=status.name,
             queue=[QueueAnswer(band.name.lower(), waiting) for band, waiting in gateway.waiting(status.name).items()],
             replicas=[_replica_answer(replica) for replica in gateway.replicas(status.name)],
+            load=status.load,
+            wait_ms=status.wait_ms,
+            shed=gateway.refused(status.name),
+            downgraded=gateway.downgraded(status.name),
         )
         for status in gateway.statuses()
     ]
@@ -67,4 +76,5 @@ def _replica_answer(replica: ReplicaStatus) -> ReplicaAnswer:
         waiting=replica.waiting,
         blocks=BlocksAnswer(replica.free_blocks, replica.held_blocks, replica.cached_blocks),
         tok_s=replica.tok_s,
+        circuit=replica.circuit,
     )
