@@ -29,6 +29,7 @@ from antiphon.client.shapes import (
     Meta,
     Model,
     Path,
+    PoolState,
     Reconnect,
     read_event,
 )
