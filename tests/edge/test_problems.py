@@ -10,7 +10,7 @@ from antiphon.core import errors
 from antiphon.core.errors import AntiphonError, FieldFault, GenerationFailed, HighDemand, InvalidRequest, PromptTooLong, Refused
 from antiphon.edge.problems import INTERNAL, STATUS, failed_event, openai_error, problem_body, problem_headers, problem_of
 
-INSIDE_ONLY = {errors.StaleEpoch, errors.ConfigErrors, errors.ModelUnusable, Refused, GenerationFailed, AntiphonError}
+INSIDE_ONLY = {errors.StaleEpoch, errors.ConfigErrors, errors.ModelUnusable, errors.Limited, Refused, GenerationFailed, AntiphonError}
 
 
 def test_every_error_that_may_reach_a_caller_is_mapped() -> None:

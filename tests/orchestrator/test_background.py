@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,9 +46,9 @@ class Says:
     def __getattr__(self, name: str) -> object:
         return getattr(self._gateway, name)
 
-    async def stream(self, pool: str, request: EngineRequest, *, deadline_s: float) -> AsyncIterator[EngineEvent]:
+    async def stream(self, pool: str, request: EngineRequest, **terms: Any) -> AsyncIterator[EngineEvent]:
         if request.band is not Band.BATCH:
-            async for event in self._gateway.stream(pool, request, deadline_s=deadline_s):
+            async for event in self._gateway.stream(pool, request, **terms):
                 yield event
             return
         self.requests.append(request)

@@ -83,16 +83,23 @@ def test_a_server_that_is_not_there_keeps_nobody_from_starting(
         far.end()
 
 
-def test_a_server_that_dies_in_the_middle(front: Person, upstream: Server) -> None:
-    sent = front.send(front.new_conversation(), "hello", params={"max_tokens": 1000})
-    shown = front.read_until(sent["generation_id"], lambda reading: len(reading.text) > 20).text
-    upstream.kill_group()
+def test_a_server_that_dies_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = Server(tmp_path / "far", reference_config(output_tokens_per_s=40))
+    far.start()
+    monkeypatch.setenv(KEY, far.key())
+    near = Server(tmp_path / "near", front_config(far.url))
+    near.start()
     try:
-        reading = front.read(sent["generation_id"])
+        person = near.person()
+        sent = person.send(person.new_conversation(), "hello", params={"max_tokens": 1000})
+        shown = person.read_until(sent["generation_id"], lambda reading: len(reading.text) > 20).text
+        far.kill_group()
+        reading = person.read(sent["generation_id"])
         assert reading.text.startswith(shown)
         assert reading.end["code"] == "interrupted"
     finally:
-        upstream.start()
+        near.end()
+        far.end()
 
 
 def test_models_add_url_writes_a_pool_that_serves(upstream: Server, tmp_path: Path) -> None:
