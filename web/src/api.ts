@@ -43,6 +43,14 @@ export interface Message {
   error: MessageError | null;
   /** The model's thinking, where the server keeps it. */
   reasoning?: string | null;
+  /** What of the conversation the model was not given whole. */
+  context?: ReadContext | null;
+}
+
+export interface ReadContext {
+  omitted: number;
+  summarised: boolean;
+  snippets: number;
 }
 
 export interface Path {

@@ -21,6 +21,12 @@ export interface ErrorData {
   retry_after_ms?: number | null;
 }
 
+export interface MetaData {
+  model?: string;
+  requested_model?: string;
+  context?: { omitted: number; summarised: boolean; snippets: number } | null;
+}
+
 export interface Source {
   title: string;
   url: string;
@@ -35,6 +41,8 @@ export type StatusData =
 export interface StreamHandlers {
   /** The whole text so far; called once for each batch of events that changed it. */
   text(text: string): void;
+  /** What the answer is made from: its first event. */
+  meta(data: MetaData): void;
   /** The model's thinking so far; it is not part of the answer. */
   reasoning(text: string): void;
   sources(items: readonly Source[]): void;
@@ -210,6 +218,7 @@ export class GenerationStream {
     this.failures = 0;
     this.gaps = 0;
     if (event.type === "delta") this.text += stringField(data, "text");
+    else if (event.type === "meta") this.handlers.meta(data as MetaData);
     else if (event.type === "reasoning") this.handlers.reasoning((this.thinking += stringField(data, "text")));
     else if (event.type === "sources") this.handlers.sources(sourcesOf(data["items"]));
     else if (event.type === "snapshot" || event.type === "retract") this.text = stringField(data, "text");

@@ -1,57 +1,57 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import { test } from "vitest";
-import { Parser } from "marked";
 import { BlockSplitter, type Block } from "../src/markdown/blocks";
-import { nextLength } from "../src/markdown/pace";
+import { blockHtml } from "../src/markdown/render";
+import { CORPUS, PIECES } from "./corpus";
 
-const CORPUS = [
-  "# Title\n\nA paragraph with *emphasis*,\nover two lines.\n\n- one\n- two\n\n  still two\n- three\n\n```py\nx = 1\n\n# not a heading\n```\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n> quote\n> more\n\nend",
-  "Setext\n======\n\ntext\n---\n\n1. a\n   - b\n     1. c\n\n        code\n2. d\n\n***\n\n<div>\nhtml\n</div>\n\nlast\r\nline\r\n\r\n    indented\n",
-  "~~~\nunclosed fence\n\nwith blank lines",
-  "- [ ] a\n- [x] b\n\nText\n\n\n\n\nmore\n\n* other list\n\n+ yet another\n",
-  "\n\n  leading space\n\n```\nfirst\n```\n```\nsecond\n```\ntext right after",
-];
+const DEFINITION = /^ {0,3}\[[^\]]+\]:/m;
 
-function html(blocks: readonly Block[]): string {
-  return blocks.map((block) => Parser.parse([block.token])).join("");
+/** Feeds every prefix in `steps` to one splitter and holds what it promises at each of them. */
+function hold(text: string, steps: readonly number[]): void {
+  const splitter = new BlockSplitter();
+  let frozen: Block[] = [];
+  let html: string[] = [];
+  for (const length of steps) {
+    const prefix = text.slice(0, length);
+    const { blocks, frozenCount } = splitter.update(prefix);
+    const raw = blocks.slice(0, frozenCount).map((block) => block.raw).join("");
+    assert.ok(prefix.replace(/\r\n?/g, "\n").startsWith(raw), "what is frozen is the text's beginning");
+    assert.ok(frozenCount >= frozen.length, "what is frozen stays frozen");
+    frozen.forEach((block, at) => assert.equal(blocks[at], block, "a frozen block is the same object"));
+    html.forEach((one, at) => assert.equal(blockHtml((frozen[at] as Block).token), one, "a frozen block looks the same"));
+    frozen = blocks.slice(0, frozenCount);
+    html = frozen.map((block) => blockHtml(block.token));
+  }
+  if (DEFINITION.test(text)) return;
+  const whole = BlockSplitter.whole(text).map((block) => blockHtml(block.token));
+  const grown = splitter.update(text).blocks.map((block) => blockHtml(block.token));
+  assert.deepEqual(grown, whole, "a grown text looks like one that came at once");
 }
 
-test("growing by any step ends in the blocks of the whole text", () => {
-  for (const text of CORPUS) {
-    for (const step of [1, 2, 3, 7, 40]) {
-      const splitter = new BlockSplitter();
-      let blocks: Block[] = [];
-      for (let end = 0; end < text.length; end += step) blocks = splitter.update(text.slice(0, end)).blocks;
-      blocks = splitter.update(text).blocks;
-      assert.equal(html(blocks), html(BlockSplitter.whole(text)));
-    }
-  }
+function everyPrefix(text: string): number[] {
+  return Array.from({ length: text.length }, (_, at) => at + 1);
+}
+
+test.each(CORPUS.map((text, at) => [at, text] as const))("frozen blocks never change, at every prefix of text %i", (_at, text) => {
+  hold(text, everyPrefix(text));
 });
 
-test("frozen blocks stay the same objects", () => {
-  for (const text of CORPUS) {
-    const splitter = new BlockSplitter();
-    let frozen: Block[] = [];
-    for (let end = 0; end <= text.length; end += 1) {
-      const { blocks, frozenCount } = splitter.update(text.slice(0, end));
-      frozen.forEach((block, at) => assert.equal(blocks[at], block));
-      frozen = blocks.slice(0, frozenCount);
-    }
-  }
+test("frozen blocks never change, at every prefix of the whole corpus", () => {
+  hold(CORPUS.filter((text) => !text.startsWith("```\nan open")).join("\n\n"), everyPrefix(CORPUS.filter((text) => !text.startsWith("```\nan open")).join("\n\n")));
 });
 
-test("a text that is replaced starts anew", () => {
-  const splitter = new BlockSplitter();
-  splitter.update("a\n\nb\n\nc\n\nd\n");
-  assert.equal(html(splitter.update("z").blocks), "<p>z</p>\n");
-});
-
-test("pacing reaches the end and never splits a surrogate pair", () => {
-  const text = "\u{1F600}".repeat(50);
-  let shown = 0;
-  for (let frames = 0; shown < text.length; frames += 1) {
-    assert.ok(frames < 200);
-    shown = nextLength(text, shown, 16);
-    assert.equal(shown % 2, 0);
-  }
+test("frozen blocks never change, for random texts in random chunks", () => {
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...PIECES), { maxLength: 40 }), fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 20 }), (pieces, sizes) => {
+      const text = pieces.join("");
+      const steps: number[] = [];
+      for (let at = 0, turn = 0; at < text.length; turn += 1) {
+        at = Math.min(text.length, at + (sizes[turn % sizes.length] as number));
+        steps.push(at);
+      }
+      hold(text, steps);
+    }),
+    { numRuns: 3000 },
+  );
 });

@@ -73,6 +73,21 @@ export function Downgraded({ view }: { view: MessageView }) {
   );
 }
 
+/** From here on the model does not read everything above: said where it begins. */
+export function LeftOut({ view }: { view: MessageView }) {
+  const context = view.data.value.context;
+  if (!context || context.omitted === 0) return null;
+  const count = number(context.omitted);
+  return (
+    <p class="left-out" data-testid="left-out">
+      <span>
+        {context.summarised ? t("summarised", count) : t("leftOut", count)}
+        {context.snippets > 0 && ` · ${t("foundAgain", number(context.snippets))}`}
+      </span>
+    </p>
+  );
+}
+
 /** Errors that we can say better than the machine. */
 const FAILURES: Record<string, Key> = {
   queue_timeout: "failedQueue",

@@ -6,6 +6,7 @@ import type { MessageView } from "../state/message";
 import type { Thread } from "../state/thread";
 import { Icon } from "./Icon";
 import { AssistantMessage, UserMessage } from "./Message";
+import { LeftOut } from "./Outcome";
 
 interface Exchange {
   key: string;
@@ -21,6 +22,11 @@ function exchanges(views: readonly MessageView[]): Exchange[] {
     else last.views.push(view);
   }
   return result;
+}
+
+/** The newest exchange for which the model read less than what is above it, where that is on the screen. */
+function firstLeftOut(list: readonly Exchange[]): number {
+  return list.findLastIndex((exchange) => (exchange.views.at(-1)?.data.value.context?.omitted ?? 0) > 0);
 }
 
 /** Earlier messages come by themselves when their place is nearly on the screen; a button does it for who uses no pointer. */
@@ -53,6 +59,7 @@ export function ThreadPane({ thread }: { thread: Thread }) {
   const list = useComputed(() => exchanges(thread.views.value));
   const anchor = thread.anchor.value;
   const count = thread.views.value.length;
+  const leftOut = firstLeftOut(list.value);
 
   useEffect(() => {
     if (!pane.current || !inner.current) return undefined;
@@ -85,6 +92,7 @@ export function ThreadPane({ thread }: { thread: Thread }) {
           {thread.earlier.value !== null && <Earlier key={thread.earlier.value} load={() => void earlier()} />}
           {list.value.map((exchange, at) => (
             <section key={exchange.key} class={at === list.value.length - 1 && anchor === exchange.key ? "exchange anchored" : "exchange"}>
+              {at === leftOut && exchange.views.at(-1) && <LeftOut view={exchange.views.at(-1) as MessageView} />}
               {exchange.views.map((view) =>
                 view.data.value.role === "user" ? <UserMessage key={view.key} view={view} thread={thread} /> : <AssistantMessage key={view.key} view={view} thread={thread} />,
               )}

@@ -13,8 +13,9 @@ const LIVE_BLOCKS = 2;
 /**
  * Splits a growing markdown text into top-level blocks, lexing only the part that can still change.
  *
- * A block is frozen once `LIVE_BLOCKS` later blocks exist; reference definitions that come later reach frozen blocks only
- * through `whole`, which lexes everything once, at the end.
+ * A block is frozen once an empty line and `LIVE_BLOCKS` later blocks follow it: nothing that is still open (a formula, a table, a
+ * heading's underline) reaches back over an empty line, but what the lexer takes as one block anyway. Reference definitions that
+ * come later reach frozen blocks only through `whole`, which lexes everything once, at the end.
  */
 export class BlockSplitter {
   private frozen: Block[] = [];
@@ -30,13 +31,24 @@ export class BlockSplitter {
     }
     this.source = source;
     const live = lex(source.slice(this.frozenLength));
-    while (live.length > LIVE_BLOCKS) {
-      const block = live.shift();
-      if (block === undefined) break;
+    for (const block of live.splice(0, this.settled(source, live))) {
       this.frozen.push(block);
       this.frozenLength += block.raw.length;
     }
     return { blocks: [...this.frozen, ...live], frozenCount: this.frozen.length };
+  }
+
+  /** How many of the blocks that were lexed anew can no longer change: up to the last empty line that has enough blocks after it. */
+  private settled(source: string, live: readonly Block[]): number {
+    let count = 0;
+    let at = this.frozenLength;
+    for (const [index, block] of live.slice(0, -LIVE_BLOCKS).entries()) {
+      // The lexer tidies a few sources (a bare list mark at the end); what is not the text itself cannot be counted off it.
+      if (!source.startsWith(block.raw, at)) break;
+      at += block.raw.length;
+      if (/\n[ \t]*\n$/.test(block.raw)) count = index + 1;
+    }
+    return count;
   }
 
   /** The blocks of a text that will not grow. */

@@ -293,6 +293,8 @@ export class Thread {
     if (conversation !== null) started(conversation, generation);
     let thinkingSince: number | null = null;
     const stream = new GenerationStream(streamUrl(generation), {
+      meta: ({ context, model, requested_model: requested }) =>
+        view.patch({ ...(context === undefined ? {} : { context }), ...(model ? { model } : {}), ...(requested ? { requested_model: requested } : {}) }),
       reasoning: (text) => {
         thinkingSince ??= performance.now();
         view.wait.value = null;
