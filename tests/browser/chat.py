@@ -30,6 +30,11 @@ class Chat:
     def conversation(self) -> str:
         return self.page.url.rpartition("/")[2]
 
+    def use(self, model: str) -> None:
+        """Choose the model of the next messages."""
+        self.page.locator(".model-picker").click()
+        self.page.get_by_role("menuitemradio", name=model).click()
+
     def send(self, text: str) -> None:
         self.composer.fill(text)
         self.composer.press("Enter")
@@ -42,6 +47,17 @@ class Chat:
     def ask(self, text: str) -> str:
         self.send(text)
         return self.ended()
+
+    def paste(self, text: str) -> None:
+        """Put ``text`` into the message field as the clipboard would."""
+        self.composer.evaluate(
+            """(field, text) => {
+              const data = new DataTransfer();
+              data.setData("text/plain", text);
+              field.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+            }""",
+            text,
+        )
 
     def shown(self) -> str:
         return self.answer.locator(".prose").inner_text().rstrip("\n")
@@ -56,6 +72,22 @@ class Chat:
         message_id = self.answer.get_attribute("data-message-id")
         assert message_id is not None
         return str(self.server.person().message(self.conversation, message_id)["content"])
+
+    def copied(self) -> str:
+        """What the button under the answer puts into the clipboard: the answer's whole text, byte for byte."""
+        self.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self.answer.get_by_test_id("copy").click()
+        expect(self.answer.get_by_role("button", name="Copied")).to_be_visible()
+        return str(self.page.evaluate("navigator.clipboard.readText()"))
+
+    def check_whole(self) -> None:
+        """Text of the page and text copied are the stored text, byte for byte (the reference engine's words are one paragraph)."""
+        dom = str(self.answer.locator(".prose").evaluate("prose => prose.textContent"))
+        stored = self.stored()
+        assert stored
+        assert dom == stored, (dom, stored)
+        copied = self.copied()
+        assert copied == stored, (copied, stored)
 
     def same_as_stored(self) -> bool:
         return words(self.shown()) == words(self.stored())

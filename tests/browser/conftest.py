@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, StorageState, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.chat import Chat
@@ -23,6 +23,17 @@ vocabulary = "nasty"
 output_tokens_per_s = 200
 context_tokens = 4096
 blocks = 2048
+"""
+
+ECHO = """
+[[pools]]
+name = "echo"
+model = "reference-echo"
+engine = "reference"
+vocabulary = "echo"
+output_tokens_per_s = 1500
+context_tokens = 32768
+blocks = 4096
 """
 
 expect.set_options(timeout=15_000)
@@ -43,7 +54,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    config = reference_config(output_tokens_per_s=50, extra=NASTY).replace('name = "free"', 'name = "free"\nmodels = ["small", "nasty"]')
+    config = reference_config(output_tokens_per_s=50, extra=NASTY + ECHO).replace(
+        'name = "free"', 'name = "free"\nmodels = ["small", "nasty", "echo"]'
+    )
+    config = config.replace("max_output_tokens = 1024", "max_output_tokens = 30000")
     shared = Server(tmp_path_factory.mktemp("browser") / "data", config)
     shared.start()
     yield shared
@@ -67,13 +81,23 @@ def context(browser: Browser, signed_in: StorageState) -> Iterator[BrowserContex
     """The owner's browser; no test may make the page fail or ask another host for anything."""
     made = browser.new_context(storage_state=signed_in, viewport={"width": 1200, "height": 800})
     faults: list[str] = []
-    hosts: set[str] = set()
+    asked: set[Request] = set()
     made.on("weberror", lambda error: faults.append(str(error.error)))
     made.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
-    made.on("request", lambda request: hosts.add(request.url.partition("://")[2].partition("/")[0]))
+
+    def ask(request: Request) -> None:
+        asked.add(request)
+
+    def fail(request: Request) -> None:
+        if request.failure == "csp":  # the policy let none of it out
+            asked.discard(request)
+
+    made.on("request", ask)
+    made.on("requestfailed", fail)
     yield made
     made.close()
     assert not faults
+    hosts = {request.url.partition("://")[2].partition("/")[0] for request in asked}
     assert len(hosts) <= 1, hosts
 
 

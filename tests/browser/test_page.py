@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, StorageState, expect
 
+from tests.browser.axe import serious_findings
 from tests.browser.chat import Chat
 from tests.system.served import Server
 
 pytestmark = pytest.mark.browser
 
-FIRST_LOAD_BYTES = 60_000
+FIRST_LOAD_BYTES = 70_000
 
 
 def test_first_load_is_small(static_folder: Path) -> None:
@@ -23,6 +25,33 @@ def test_first_load_is_small(static_folder: Path) -> None:
     for name in files:
         assert (static_folder / f"{name}.gz").is_file()
         assert (static_folder / f"{name}.br").is_file()
+
+
+def test_what_comes_first_is_what_the_page_names(chat: Chat, static_folder: Path) -> None:
+    """The budget above counts what the browser really loads before the markdown code is asked for."""
+    named = set(re.findall(r'(?:src|href)="(/[^"]+)"', (static_folder / "index.html").read_text()))
+    scripts = chat.page.evaluate(
+        "performance.getEntriesByType('resource').filter(one => /[.](js|css)$/.test(one.name)).map(one => new URL(one.name).pathname)"
+    )
+    late = [name for name in scripts if name not in named]
+    assert late, "the markdown code comes by itself"
+    assert all(re.search(r"/(view|blocks|render)-", name) for name in late), late
+
+
+def test_no_request_leaves_the_server_and_no_rule_is_broken(chat: Chat) -> None:
+    """That no other host is asked is held by every test's context; here the policy, and that nothing runs against it."""
+    policy = chat.server.person().http.get("/").headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    for frame in ("diagram", "picture"):
+        assert "unsafe" not in chat.server.person().http.get(f"/frame/{frame}.html").headers["content-security-policy"]
+    broken: list[str] = []
+    chat.page.on("console", lambda message: broken.append(message.text) if "Content Security Policy" in message.text else None)
+    chat.page.reload()
+    chat.use("echo")
+    chat.ask("# Title\n\n$x^2$ and `code`\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    expect(chat.page.locator(".formula")).to_be_visible()
+    assert broken == []
 
 
 def test_a_phone_has_a_drawer_and_never_scrolls_sideways(browser: Browser, server: Server, signed_in: StorageState) -> None:
@@ -84,3 +113,58 @@ def test_every_button_has_a_name(chat: Chat) -> None:
     assert chat.page.locator("main").count() == 1
     assert chat.page.get_by_role("navigation").count() == 1
     assert chat.page.locator("[aria-live], [role=status], [role=log]").count() == 1
+
+
+def test_what_the_page_says_to_screen_readers(chat: Chat) -> None:
+    chat.send("Say it")
+    status = chat.page.get_by_role("status")
+    expect(status).to_have_text("Answering")
+    expect(chat.answer).to_have_attribute("aria-busy", "true")
+    chat.ended()
+    expect(status).to_have_text("Answer ready")
+    expect(chat.answer).to_have_attribute("aria-busy", "false")
+    expect(chat.page.get_by_role("article", name="You said")).to_be_visible()
+    expect(chat.page.get_by_role("article", name="Antiphon said")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chat: Chat, theme: str) -> None:
+    chat.page.add_init_script(f"localStorage.setItem('antiphon.settings', JSON.stringify({{ theme: '{theme}' }}))")
+    chat.page.reload()
+    assert serious_findings(chat.page) == []
+    chat.send("An answer")
+    chat.growing(10)
+    assert serious_findings(chat.page) == []
+    chat.ended()
+    assert serious_findings(chat.page) == []
+    chat.page.keyboard.press("Control+k")
+    expect(chat.page.get_by_test_id("search-field")).to_be_visible()
+    assert serious_findings(chat.page) == []
+
+
+def test_earlier_messages_come_by_themselves_and_hold_the_place(chat: Chat) -> None:
+    messages = [
+        {
+            "id": f"msg_0000000a-0000-7000-8000-{at:012d}",
+            "parent_id": f"msg_0000000a-0000-7000-8000-{at - 1:012d}" if at else None,
+            "role": ("user", "assistant")[at % 2],
+            "content": f"Number {at}.",
+        }
+        for at in range(120)
+    ]
+    whole = {
+        "id": "conv_0000000a-0000-7000-8000-000000000000",
+        "title": "Long",
+        "current_leaf_id": messages[-1]["id"],
+        "messages": messages,
+    }
+    file = '{"antiphon_export":1}\n' + json.dumps(whole) + "\n"
+    report = chat.server.person().http.post("/v1/import", files={"file": ("long.jsonl", file.encode())}).json()
+    chat.page.goto(f"{chat.server.url}/c/{report['conversations'][0]['id']}")
+    expect(chat.messages).to_have_count(40)
+    pane = chat.page.locator(".pane")
+    assert pane.evaluate("pane => pane.scrollHeight - pane.clientHeight - pane.scrollTop") < 2
+    chat.page.wait_for_timeout(600)
+    chat.messages.first.hover()
+    chat.page.mouse.wheel(0, -20_000)
+    expect(chat.messages).to_have_count(120, timeout=20_000)

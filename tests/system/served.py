@@ -74,6 +74,18 @@ class Server:
     _clients: list[httpx.Client] = field(default_factory=list[httpx.Client])
 
     def start(self, *, timeout_s: float = 60.0) -> None:
+        """Start it, and wait until it is ready."""
+        self.launch()
+        assert self.process is not None
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        line = self.process.stdout.readline().strip() if ready else ""
+        assert line.startswith("Antiphon is ready: "), self.log()
+        self.link = line.removeprefix("Antiphon is ready: ")
+        self.url = self.link.partition("/?token=")[0]
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing."""
         self.data.mkdir(exist_ok=True)
         (self.data / "antiphon.toml").write_text(self.config)
         log = (self.data / "server.log").open("ab")
@@ -97,12 +109,6 @@ class Server:
                 text=True,
                 start_new_session=True,
             )
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
-        line = self.process.stdout.readline().strip() if ready else ""
-        assert line.startswith("Antiphon is ready: "), self.log()
-        self.link = line.removeprefix("Antiphon is ready: ")
-        self.url = self.link.partition("/?token=")[0]
 
     @property
     def _config_flag(self) -> list[str]:

@@ -18,9 +18,8 @@ def test_units_of_the_browser_client() -> None:
     program = node()
     if program is None or not (WEB / "node_modules").exists():
         pytest.skip("the browser client's packages are not installed")
-    done = subprocess.run(
-        [program, "node_modules/vitest/vitest.mjs", "run", "--reporter=json"], cwd=WEB, capture_output=True, text=True, check=False
-    )
+    command = [program, "node_modules/vitest/vitest.mjs", "run", "--reporter=json", "--testTimeout=60000"]
+    done = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     report = json.loads(done.stdout)
     assert report["numFailedTests"] == 0

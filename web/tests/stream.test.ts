@@ -89,6 +89,9 @@ function play(server: Server): Promise<Outcome> {
       {
         text: (text) => texts.push(text),
         status: () => undefined,
+        meta: () => undefined,
+        reasoning: () => undefined,
+        sources: () => undefined,
         title: () => undefined,
         connection: () => undefined,
         done: (data) => finish(`done ${data.finish_reason}`),
@@ -176,7 +179,7 @@ test("back from elsewhere, a silent connection is made anew and a lively one is 
   const ended = new Promise<string>((resolve) => {
     const nothing = () => undefined;
     const texts: string[] = [];
-    const handlers = { text: (text: string) => void texts.push(text), status: nothing, title: nothing, connection: nothing, error: nothing, lost: nothing };
+    const handlers = { text: (text: string) => void texts.push(text), status: nothing, meta: nothing, reasoning: nothing, sources: nothing, title: nothing, connection: nothing, error: nothing, lost: nothing };
     const stream = new GenerationStream("/s", { ...handlers, done: () => resolve(texts.at(-1) ?? "") }, server);
     stream.start();
     void (async () => {
@@ -231,7 +234,7 @@ test("nothing happens after close", async () => {
     throw new TypeError("network");
   });
   const nothing = () => assert.fail("reported after close");
-  const stream = new GenerationStream("/s", { text: nothing, status: nothing, title: nothing, connection: () => undefined, done: nothing, error: nothing, lost: nothing }, server);
+  const stream = new GenerationStream("/s", { text: nothing, status: nothing, meta: nothing, reasoning: nothing, sources: nothing, title: nothing, connection: () => undefined, done: nothing, error: nothing, lost: nothing }, server);
   stream.start();
   stream.close();
   stream.retryNow();

@@ -49,7 +49,7 @@ function Account() {
   const operator = user.role !== "member" && user.scopes.includes("admin");
   return (
     <Menu
-      label={t("account")}
+      label={t("accountOf", user.name)}
       className="account"
       side="above"
       items={[
@@ -59,9 +59,7 @@ function Account() {
         { label: t("signOut"), icon: "out", run: () => void signOut() },
       ]}
     >
-      <span class="initial" aria-hidden="true">
-        {(user.name || "?").slice(0, 1).toUpperCase()}
-      </span>
+      <span class="initial" aria-hidden="true" data-initial={(user.name || "?").slice(0, 1).toUpperCase()} />
       <span class="account-name" dir="auto">
         {user.name}
       </span>

@@ -127,13 +127,13 @@ export function AccountTab() {
   return (
     <>
       <Line name={t("name")}>
-        <span dir="auto">{user.name}</span>
+        <span class="own" dir="auto">{user.name}</span>
       </Line>
       <Line name={t("role")}>
         <span>{t(ROLES[user.role] ?? "roleMember")}</span>
       </Line>
       <Line name={t("plan")}>
-        <span>{user.plan}</span>
+        <span class="own">{user.plan}</span>
       </Line>
       <Keys />
       <Line name={t("accountExport")} note={t("accountExportNote")}>

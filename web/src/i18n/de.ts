@@ -6,7 +6,7 @@ export const de: Words = {
   search: "Suchen",
   settings: "Einstellungen",
   operator: "Betrieb",
-  account: "Konto",
+  accountOf: (name) => `Konto: ${name}`,
   chats: "Chats",
   close: "Schließen",
   cancel: "Abbrechen",

@@ -5,7 +5,7 @@ export const en = {
   search: "Search",
   settings: "Settings",
   operator: "Operator",
-  account: "Account",
+  accountOf: (name: string) => `Account: ${name}`,
   chats: "Chats",
   close: "Close",
   cancel: "Cancel",

@@ -7,7 +7,8 @@ export function pseudo(words: Words): Words {
   const mark = (text: string) => `⟦${text.replace(/[aeiounycAEIOU]/g, (letter) => ACCENTS[letter] ?? letter)}${"·".repeat(Math.ceil(text.length / 3))}⟧`;
   const result: Record<string, unknown> = {};
   for (const [key, text] of Object.entries(words)) {
-    result[key] = typeof text === "string" ? mark(text) : (...given: unknown[]) => mark((text as (...all: unknown[]) => string)(...given));
+    // What is put into a text is no text of ours: it stays as it is, between the brackets.
+    result[key] = typeof text === "string" ? mark(text) : (...given: unknown[]) => `⟦${(text as (...all: unknown[]) => string)(...given)}⟧`;
   }
   return result as Words;
 }

@@ -95,7 +95,7 @@ export const markdownOptions = { ...marked.defaults, renderer: new TextRenderer(
 
 /** The HTML of one block, not yet sanitised; two equal results need no new nodes. */
 export function blockHtml(token: Token): string {
-  return Parser.parse([token], markdownOptions);
+  return Parser.parse([token], markdownOptions).trimEnd();
 }
 
 /** Sanitised nodes for a block's HTML. */

@@ -42,7 +42,11 @@ export function refreshConversations(): Promise<void> {
   return refreshing;
 }
 
+/** Counts changes made here: a page that was read before one must not undo it on the screen. */
+let changes = 0;
+
 async function read(): Promise<void> {
+  const before = changes;
   try {
     const [page, pinned, found] = await Promise.all([
       api.conversations(),
@@ -54,6 +58,10 @@ async function read(): Promise<void> {
     ]);
     folders.value = found.data.map((folder) => ({ name: folder.name, count: folder.conversations }));
     const inFolders = await Promise.all(openFolders.value.filter((name) => found.data.some((folder) => folder.name === name)).map((folder) => api.conversations({ folder, limit: 100 })));
+    if (before !== changes) {
+      again = true;
+      return;
+    }
     const fresh = [...page.data, ...pinned.data, ...inFolders.flatMap((one) => one.data)];
     const ids = new Set(fresh.map((item) => item.id));
     const oldest = page.data.at(-1)?.updated_at ?? "";
@@ -122,6 +130,7 @@ export function headOf(id: string | null): Conversation | undefined {
 }
 
 export function patchConversation(id: string, patch: Partial<Conversation>): void {
+  changes += 1;
   if (heads.value[id]) heads.value = { ...heads.value, [id]: { ...heads.value[id], ...patch } };
   put(conversations.value.map((item) => (item.id === id ? { ...item, ...patch } : item)));
 }
@@ -132,6 +141,7 @@ export async function changeConversation(id: string, patch: ConversationPatch): 
   patchConversation(id, patch);
   try {
     const head = await api.updateConversation(id, patch);
+    changes += 1;
     heads.value = { ...heads.value, [id]: head };
     put([head, ...conversations.value.filter((item) => item.id !== id)]);
   } catch (error) {
@@ -147,6 +157,7 @@ export async function changeConversation(id: string, patch: ConversationPatch): 
 /** Hides a conversation; `commit` deletes it, `undo` shows it again. */
 export function hideConversation(id: string): { commit(keepalive: boolean): Promise<void>; undo(): void } {
   const item = headOf(id);
+  changes += 1;
   leaving.add(id);
   put(conversations.value);
   return {
