@@ -42,6 +42,14 @@ context_tokens = 512
 blocks = 16
 
 [[pools]]
+name = "slow"
+model = "reference-slow"
+engine = "reference"
+output_tokens_per_s = 7
+context_tokens = 4096
+blocks = 1024
+
+[[pools]]
 name = "reader"
 model = "reference-reader"
 engine = "reference"
@@ -103,7 +111,7 @@ graph LR
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = reference_config(output_tokens_per_s=40, extra=POOLS)
-    config = config.replace('name = "free"', 'name = "free"\nmodels = ["small", "echo", "line", "reader", "brief"]')
+    config = config.replace('name = "free"', 'name = "free"\nmodels = ["small", "echo", "line", "slow", "reader", "brief"]')
     config = config.replace("max_output_tokens = 1024", "max_output_tokens = 4000")
     shared = Server(tmp_path_factory.mktemp("states") / "data", config)
     shared.start()
@@ -230,7 +238,7 @@ def test_diagram_and_picture(opened: Opened, served: Server) -> None:
 
 
 def test_streaming(opened: Opened) -> None:
-    chat = opened(settings={"theme": "light"})
+    chat = opened(settings={"theme": "light"}, model="slow")
     chat.send("Which tree is the tallest?")
     chat.growing(60)
     holds(chat, "streaming")
@@ -261,7 +269,7 @@ def test_reading(opened: Opened) -> None:
 
 
 def test_reconnecting_and_offline(opened: Opened) -> None:
-    chat = opened(settings={"theme": "light"})
+    chat = opened(settings={"theme": "light"}, model="slow")
     chat.send("Which tree is the tallest?")
     chat.growing(60)
     chat.page.context.set_offline(True)
@@ -345,7 +353,7 @@ def test_temporary(opened: Opened) -> None:
 
 
 def test_next_message_and_attachment(opened: Opened) -> None:
-    chat = opened(settings={"theme": "light"})
+    chat = opened(settings={"theme": "light"}, model="slow")
     chat.send("Which tree is the tallest?")
     chat.growing(20)
     chat.send("And the oldest?")

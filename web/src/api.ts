@@ -162,9 +162,10 @@ export interface Prompt {
 
 export interface Usage {
   plan: string;
-  limits: { name: string; model?: string | null; limit: number; used: number; remaining: number; resets_at: string | null }[];
-  today?: { tokens: number; cost: string | null };
-  month?: { tokens: number; cost: string | null };
+  /** Whole numbers; a budget's are decimal strings. */
+  limits: { name: string; model?: string | null; limit: number | string; used: number | string; remaining: number | string; resets_at: string | null }[];
+  today?: { messages: number; tokens: number; cost: string | null };
+  month?: { messages: number; tokens: number; cost: string | null };
 }
 
 /** A refusal of the server (problem+json), or `code = "network"` when no answer came (`status` 0). */

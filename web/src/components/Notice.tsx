@@ -63,8 +63,7 @@ export function Notice({ thread }: { thread: Thread }) {
       <Icon name={left > 0 ? "clock" : notice.code === "network" ? "cloudOff" : "alert"} size={18} />
       <div class="notice-text">
         {title && <b>{t(title)} </b>}
-        <span dir="auto">{notice.text}</span>
-        {said !== "" && <span> {said}</span>}
+        <span dir="auto">{said || notice.text}</span>
         {left > 0 && <span class="countdown"> {t("readyIn", duration(left))}</span>}
         {notice.requestId && left === 0 && (
           <details class="more">

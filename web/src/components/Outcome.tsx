@@ -42,15 +42,20 @@ export function Waiting({ view }: { view: MessageView }) {
   const status = view.wait.value;
   const offline = view.offline.value;
   const broken = useLonger(offline ? "offline" : null, READING_MS);
-  const longReading = useLonger(status?.state === "prefill" ? "prefill" : null, READING_MS);
+  const reads = !view.pending.value && (status === null || status.state === "prefill");
+  const longReading = useLonger(reads ? "reading" : null, READING_MS);
   const waiting = text === "" && view.reasoning.value === "";
   const words = view.stopping.value
     ? t("stopping")
     : offline && (broken || waiting)
       ? t("reconnecting")
-      : waiting && (status?.state !== "prefill" || longReading)
-        ? waitText(status)
-        : null;
+      : waiting && reads
+        ? longReading
+          ? (waitText(status) ?? t("reading"))
+          : null
+        : waiting
+          ? waitText(status)
+          : null;
   if (words === null && !waiting) return null;
   return (
     <div class="waiting" data-testid="status">

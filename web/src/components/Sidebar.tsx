@@ -75,7 +75,8 @@ function useDrawerFocus(): void {
     const main = document.getElementById("main");
     if (main) main.inert = open;
     if (!open) return undefined;
-    document.querySelector<HTMLElement>("#sidebar [data-testid=new-chat]")?.focus({ preventScroll: true });
+    // Not before the drawer is visible: what is hidden takes no focus.
+    setTimeout(() => document.querySelector<HTMLElement>("#sidebar [data-testid=new-chat]")?.focus({ preventScroll: true }), 60);
     const close = (event: KeyboardEvent) => event.key === "Escape" && (drawerOpen.value = false);
     addEventListener("keydown", close);
     return () => {

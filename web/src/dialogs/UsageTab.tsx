@@ -25,9 +25,21 @@ export const usage = {
 
 /** A limit's name in words; one that we do not know stays as it is. */
 function nameOf(name: string, model: string | null | undefined): string {
-  const known = { tokens_per_minute: t("limitTokensMinute"), requests_per_minute: t("limitRequestsMinute"), messages: t("limitMessages"), concurrency: t("limitConcurrency") };
-  const words = known[name as keyof typeof known] ?? name.replace(/_/g, " ");
-  return model ? `${words} · ${model}` : words;
+  const known = {
+    tokens_per_minute: t("limitTokensMinute"),
+    requests_per_minute: t("limitRequestsMinute"),
+    messages: t("limitMessages"),
+    concurrency: t("limitConcurrency"),
+    budget: t("limitBudget"),
+  };
+  const levels = { key: t("ofKey"), tenant: t("ofOrganisation") };
+  const [, level, own] = /^(key|tenant)_(.+)$/.exec(name) ?? [undefined, undefined, name];
+  const words = known[own as keyof typeof known] ?? own?.replace(/_/g, " ");
+  return [words, model, level && levels[level as keyof typeof levels]].filter(Boolean).join(" · ");
+}
+
+function amount(value: number | string): string {
+  return typeof value === "number" ? number(value) : value;
 }
 
 export function UsageTab() {
@@ -39,12 +51,12 @@ export function UsageTab() {
     <>
       <p>{t("yourPlan", shown.plan)}</p>
       {shown.limits.map((limit) => {
-        const share = limit.limit > 0 ? Math.min(1, limit.used / limit.limit) : 0;
+        const share = Number(limit.limit) > 0 ? Math.min(1, Number(limit.used) / Number(limit.limit)) : 0;
         return (
           <div key={`${limit.name} ${limit.model ?? ""}`} class="budget">
             <div class="budget-head">
               <span>{nameOf(limit.name, limit.model)}</span>
-              <span class="soft">{t("usedOf", number(limit.used), number(limit.limit))}</span>
+              <span class="soft">{t("usedOf", amount(limit.used), amount(limit.limit))}</span>
             </div>
             <progress value={share} max={1} aria-label={nameOf(limit.name, limit.model)} data-full={share > 0.9 ? "" : undefined}>
               {percent(share)}
@@ -60,7 +72,7 @@ export function UsageTab() {
             <div key={span}>
               <dt>{span === "today" ? t("usageToday") : t("usageMonth")}</dt>
               <dd>
-                {t("tokens", number(total.tokens))} · {t("cost")} {total.cost ?? "—"}
+                {t("messageCount", total.messages)} · {t("tokens", number(total.tokens))} · {t("cost")} {total.cost ?? "—"}
               </dd>
             </div>
           ) : null;

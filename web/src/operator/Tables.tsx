@@ -16,7 +16,7 @@ const TABLES: readonly TableEntry[] = [
   { address: "/v1/admin/users", words: "users" },
   { address: "/v1/admin/plans", words: "plans" },
   { address: "/v1/admin/tenants", words: "tenants" },
-  { address: "/v1/admin/usage", words: "tabUsage" },
+  { address: "/v1/admin/usage?group_by=user,model", words: "tabUsage" },
   { address: "/v1/keys", words: "keys" },
   { address: "/v1/admin/feedback", words: "feedback" },
   { address: "/v1/admin/audit", words: "audit" },
