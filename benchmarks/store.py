@@ -7,15 +7,12 @@ each. ``raw_commit_alone_per_s`` is the same by one connection that waits for no
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import os
 import random
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -35,6 +32,7 @@ from antiphon.stores.sql.database import SqliteDatabase
 from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Served, served
 from benchmarks.store_data import CJK, COMMON, RARE, ensure_store
+from benchmarks.store_depth import Client, long_conversations, p95_of
 from benchmarks.store_load import crowd, streams_and_writers
 
 WRITERS = 32
@@ -194,32 +192,6 @@ async def writes(report: Report, *, quick: bool) -> None:
     report.n += len(latencies)
 
 
-@dataclass(slots=True)
-class Client:
-    """One connection; ``get`` takes the milliseconds until the last byte."""
-
-    server: Served
-    connection: http.client.HTTPConnection
-
-    @staticmethod
-    def of(server: Served) -> Client:
-        return Client(server, http.client.HTTPConnection(*server.address, timeout=60))
-
-    def get(self, path: str) -> tuple[float, dict[str, object]]:
-        began = time.perf_counter()
-        self.connection.request("GET", path, headers={"Authorization": f"Bearer {self.server.key}"})
-        response = self.connection.getresponse()
-        body = response.read()
-        taken = (time.perf_counter() - began) * 1e3
-        if response.status != 200:
-            raise RuntimeError(f"{path}: {response.status} {body[:300]!r}")
-        return taken, json.loads(body)
-
-
-def p95_of(rounds: int, get: Callable[[], float]) -> float:
-    return round(percentile([get() for _ in range(rounds)], 0.95), 2)
-
-
 def reads(report: Report, server: Served, *, seed: int, quick: bool) -> None:
     """A large store over HTTP, by the user who owns half of it."""
     client, chance = Client.of(server), random.Random(seed)
@@ -243,41 +215,6 @@ def reads(report: Report, server: Served, *, seed: int, quick: bool) -> None:
     progress(f"large store: {report.results}")
 
 
-def long_conversation(report: Report, server: Served, *, quick: bool) -> None:
-    """Open a conversation of 1,000 messages that was written through the store's own drivers."""
-    rounds = 40 if quick else 150
-    name = asyncio.run(_write_long(server.data / "antiphon.db"))
-    client = Client.of(server)
-    opened = f"/v1/conversations/{name}/messages"
-    client.get(opened)
-    report.results["open_1000_ms_p95"] = p95_of(rounds, lambda: client.get(opened)[0])
-    report.n += rounds
-
-
-async def _write_long(path: Path) -> ConversationId:
-    db = SqliteDatabase(path)
-    await db.open()
-    clock, ids = SystemClock(), SystemIds()
-    with sqlite3.connect(path) as look:
-        tenant_id, user_id = look.execute("SELECT tenant_id, id FROM users WHERE role = 'owner'").fetchone()
-    store = Store(SqlConversations(db), SqlGenerations(db), Owner(tenant_id, user_id), clock, ids)
-    name = await store.conversation()
-    insert = (
-        "INSERT INTO messages (tenant_id, conversation_id, id, parent_id, role, status, created_at, content) "
-        "VALUES (?, ?, ?, ?, ?, 'complete', ?, ?)"
-    )
-    rows: list[tuple[str | int | None, ...]] = []
-    parent: str | None = None
-    for place in range(1000):
-        message = ids.new(IdKind.MESSAGE)
-        rows.append((tenant_id, name, message, parent, "assistant" if place % 2 else "user", 1_790_000_000_000 + place, QUESTION * 10))
-        parent = message
-    leaf = f"UPDATE conversations SET current_leaf_id = '{parent}' WHERE tenant_id = '{tenant_id}' AND id = '{name}'"
-    await db.write(lambda tx: (tx.exec_driver_sql(insert, rows), tx.exec_driver_sql(leaf)))
-    await db.close()
-    return name
-
-
 def main() -> None:
     asked = options("store")
     report = Report("store", "reference", asked.seed)
@@ -287,7 +224,7 @@ def main() -> None:
     report.results["conversations"] = 5_000 if asked.quick else 100_000
     with served(CONFIG, kept=folder) as server:
         reads(report, server, seed=asked.seed, quick=asked.quick)
-        long_conversation(report, server, quick=asked.quick)
+        long_conversations(report, server, quick=asked.quick)
     with served(CONFIG) as server:
         report.results.update(asyncio.run(streams_and_writers(server, seconds=15 if asked.quick else 60)))
         progress(f"streams and writers: {report.results}")

@@ -198,7 +198,7 @@ def find_message(state: MemoryState, conversation_id: ConversationId, message_id
     return message
 
 
-def tree_of(state: MemoryState, conversation_id: ConversationId) -> ConversationTree[TreeNode]:
+def tree_of(state: MemoryState, conversation_id: ConversationId) -> ConversationTree:
     messages = (state.messages[message_id] for message_id in state.message_ids.get(conversation_id, ()))
     return ConversationTree(
         TreeNode(message.id, message.parent_id, message.role, message.status, message.created_at) for message in messages

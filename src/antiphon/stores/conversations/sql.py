@@ -38,8 +38,8 @@ from antiphon.stores.sql.trees import (
     select_message,
     select_messages,
     select_owned_message,
+    select_page,
     select_path_ids,
-    select_shape,
     select_tree,
     update_head,
 )
@@ -136,9 +136,7 @@ class SqlConversations:
         self, owner: Owner, conversation_id: ConversationId, *, leaf: MessageId | None, limit: int, before: MessageId | None
     ) -> PathPage:
         def load(tx: sa.Connection) -> PathPage:
-            head = select_head(tx, owner, conversation_id)
-            window = select_shape(tx, owner, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
-            return PathPage(select_messages(tx, owner, conversation_id, window.message_ids), window.siblings, window.next_cursor)
+            return select_page(tx, owner, select_head(tx, owner, conversation_id), leaf=leaf, limit=limit, before=before)
 
         return await self._db.read(load)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, NamedTuple, TypeVar
 
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import MessageId
@@ -21,23 +20,12 @@ class PathWindow:
     next_cursor: MessageId | None
 
 
-class ShapeNode(NamedTuple):
-    """The little of a message that a path needs; quick to make by the thousand. ``created_at`` is milliseconds since 1970."""
-
-    id: MessageId
-    parent_id: MessageId | None
-    created_at: int
-
-
-N = TypeVar("N", TreeNode, ShapeNode)
-
-
-class ConversationTree(Generic[N]):
+class ConversationTree:
     """Nodes by id and by parent. Siblings, roots included, stand in order of (created_at, id)."""
 
-    def __init__(self, nodes: Iterable[N]) -> None:
+    def __init__(self, nodes: Iterable[TreeNode]) -> None:
         self.nodes = tuple(sorted(nodes, key=_age))
-        self._by_id: dict[MessageId, N] = {node.id: node for node in self.nodes}
+        self._by_id: dict[MessageId, TreeNode] = {node.id: node for node in self.nodes}
         children: dict[MessageId | None, list[MessageId]] = {}
         for node in self.nodes:
             children.setdefault(node.parent_id, []).append(node.id)
@@ -64,7 +52,7 @@ class ConversationTree(Generic[N]):
         """The newest message without children at or below ``message_id``; raises ``NotFound`` for a foreign one."""
         if message_id not in self._by_id:
             raise NotFound
-        newest: N | None = None
+        newest: TreeNode | None = None
         below = [message_id]
         while below:
             step = below.pop()
@@ -97,5 +85,5 @@ class ConversationTree(Generic[N]):
         )
 
 
-def _age(node: TreeNode | ShapeNode) -> tuple[datetime | int, MessageId]:
+def _age(node: TreeNode) -> tuple[datetime, MessageId]:
     return node.created_at, node.id

@@ -32,11 +32,10 @@ from antiphon.stores.sql.base import Database, Value, across_tenants, changed_va
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
 from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
 from antiphon.stores.sql.trees import (
-    has_children,
     insert_messages,
     select_head,
     select_message,
-    select_shape,
+    select_newest_leaf,
     update_columns,
     update_message,
 )
@@ -217,8 +216,8 @@ def _parent_of_text(
     parent_id = current_leaf_id if isinstance(asked, CurrentLeaf) else asked
     if parent_id is None:
         return None
-    if isinstance(asked, CurrentLeaf) and has_children(tx, owner, conversation_id, parent_id):
-        parent_id = select_shape(tx, owner, conversation_id).newest_leaf(parent_id)
+    if isinstance(asked, CurrentLeaf):
+        parent_id = select_newest_leaf(tx, owner, conversation_id, parent_id)
     turn_rules.check_text_under(select_message(tx, owner, conversation_id, parent_id))
     return parent_id
 

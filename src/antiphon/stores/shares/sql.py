@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, ShareId
+from antiphon.core.messages import Conversation, Message
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.paging import parse_share_cursor, share_cursor_of
 from antiphon.stores.shares.base import Share, SharedMessage, SharePage
@@ -18,7 +19,7 @@ from antiphon.stores.sql.base import Database, across_tenants
 from antiphon.stores.sql.records import add_audit
 from antiphon.stores.sql.rows import Row
 from antiphon.stores.sql.tables import shares
-from antiphon.stores.sql.trees import select_head, select_messages, select_shape
+from antiphon.stores.sql.trees import select_head, select_newest_leaf, select_path
 
 _NO_MESSAGES = "[]"
 
@@ -30,9 +31,7 @@ class SqlShares:
     async def create(self, owner: Owner, conversation_id: ConversationId, *, share_id: ShareId, token: str, now: datetime) -> Share:
         def freeze(tx: sa.Connection) -> Share:
             head = select_head(tx, owner, conversation_id)
-            tree = select_shape(tx, owner, conversation_id)
-            leaf = tree.shown_leaf(head.current_leaf_id)
-            messages = frozen(select_messages(tx, owner, conversation_id, () if leaf is None else tree.branch(leaf)))
+            messages = frozen(_shown_path(tx, owner, head))
             share = Share(share_id, owner.tenant_id, owner.user_id, conversation_id, token, head.title, messages, now)
             tx.execute(shares.insert(), _values(share))
             add_audit(tx, owner, "share.create", share_id, now)
@@ -65,6 +64,12 @@ class SqlShares:
             add_audit(tx, owner, "share.revoke", share_id, now)
 
         await self._db.write(end)
+
+
+def _shown_path(tx: sa.Connection, owner: Owner, head: Conversation) -> tuple[Message, ...]:
+    if head.current_leaf_id is None:
+        return ()
+    return select_path(tx, owner, head.id, select_newest_leaf(tx, owner, head.id, head.current_leaf_id))
 
 
 def _values(share: Share) -> dict[str, str | int]:

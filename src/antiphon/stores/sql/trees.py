@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from antiphon.core.clock import to_ms
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
-from antiphon.core.messages import Conversation, Message, TreeNode
-from antiphon.stores.conversations.base import Owner
-from antiphon.stores.conversations.tree import ConversationTree, ShapeNode
+from antiphon.core.messages import Conversation, Message
+from antiphon.stores.conversations.base import Owner, PathPage
+from antiphon.stores.conversations.tree import ConversationTree
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import changed_values
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
@@ -38,7 +38,6 @@ _select_child = Prepared(sa.select(messages.c.id).where(*_IN_CONVERSATION, *_bou
 _select_tree = Prepared(
     sa.select(messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at).where(*_IN_CONVERSATION)
 )
-_select_shape = Prepared(sa.select(messages.c.id, messages.c.parent_id, messages.c.created_at).where(*_IN_CONVERSATION))
 _UP = (
     "WITH RECURSIVE up (id, parent_id, depth) AS ("
     "SELECT id, parent_id, 0 FROM messages WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND id = :id "
@@ -50,6 +49,17 @@ _select_last = Prepared(
     sa.text(
         f"{_UP}SELECT m.* FROM up JOIN messages AS m "  # noqa: S608
         "ON m.tenant_id = :tenant_id AND m.conversation_id = :conversation_id AND m.id = up.id ORDER BY up.depth DESC"
+    )
+)
+_select_newest_leaf = Prepared(
+    sa.text(
+        "WITH RECURSIVE below (id, created_at) AS ("
+        "SELECT id, created_at FROM messages WHERE tenant_id = :tenant_id AND conversation_id = :conversation_id AND id = :id "
+        "UNION ALL SELECT m.id, m.created_at FROM below JOIN messages AS m "
+        "ON m.tenant_id = :tenant_id AND m.conversation_id = :conversation_id AND m.parent_id = below.id) "
+        "SELECT id FROM below WHERE NOT EXISTS (SELECT 1 FROM messages AS c "
+        "WHERE c.tenant_id = :tenant_id AND c.conversation_id = :conversation_id AND c.parent_id = below.id) "
+        "ORDER BY created_at DESC, id DESC LIMIT 1"
     )
 )
 _insert_message = Prepared(messages.insert())
@@ -106,13 +116,55 @@ def select_owned_message(tx: sa.Connection, owner: Owner, message_id: MessageId)
     return rows.message_of(row)
 
 
-def select_shape(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree[ShapeNode]:
-    """What paths need of the whole conversation, read from one index."""
-    found = _select_shape.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id})
-    return ConversationTree([ShapeNode(*row) for row in found.all()])
+def select_newest_leaf(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, message_id: MessageId) -> MessageId:
+    """The newest message without children at or below ``message_id``; costs what is below. Raises ``NotFound``."""
+    if not has_children(tx, owner, conversation_id, message_id):
+        return message_id
+    asked = {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "id": message_id}
+    found = _select_newest_leaf.run(tx, asked).scalar_one_or_none()
+    if found is None:
+        raise NotFound
+    return found
 
 
-def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree[TreeNode]:
+def select_page(
+    tx: sa.Connection, owner: Owner, head: Conversation, *, leaf: MessageId | None, limit: int, before: MessageId | None
+) -> PathPage:
+    """As ``Conversations.path``; costs the page and its siblings, however long the path is. Raises ``NotFound``."""
+    if before is not None:
+        path = select_last(tx, owner, head.id, before, limit + 2)[:-1]
+    elif leaf is not None:
+        path = select_last(tx, owner, head.id, leaf, limit + 1)
+    elif head.current_leaf_id is not None:
+        path = select_last(tx, owner, head.id, select_newest_leaf(tx, owner, head.id, head.current_leaf_id), limit + 1)
+    else:
+        path = ()
+    page = path[max(0, len(path) - limit) :]
+    siblings = _select_siblings(tx, owner, head.id, [message.parent_id for message in page])
+    return PathPage(
+        page,
+        {message.id: siblings[message.parent_id] for message in page},
+        page[0].id if page and len(page) < len(path) else None,
+    )
+
+
+def _select_siblings(
+    tx: sa.Connection, owner: Owner, conversation_id: ConversationId, parents: Sequence[MessageId | None]
+) -> dict[MessageId | None, tuple[MessageId, ...]]:
+    """The children of each of ``parents``, at most a page of them, in order of creation; roots for ``None``."""
+    named = [parent for parent in parents if parent is not None]
+    ours = (messages.c.tenant_id == owner.tenant_id, messages.c.conversation_id == conversation_id)
+    below = messages.c.parent_id.in_(named)
+    if len(named) < len(parents):
+        below = sa.or_(below, messages.c.parent_id.is_(None))
+    query = sa.select(messages.c.parent_id, messages.c.id).where(*ours, below).order_by(messages.c.created_at, messages.c.id)
+    found: dict[MessageId | None, list[MessageId]] = {}
+    for parent, message_id in tx.execute(query).all() if parents else ():
+        found.setdefault(parent, []).append(message_id)
+    return {parent: tuple(ids) for parent, ids in found.items()}
+
+
+def select_tree(tx: sa.Connection, owner: Owner, conversation_id: ConversationId) -> ConversationTree:
     """The shape of the whole conversation, read from one index."""
     found = _select_tree.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id})
     return ConversationTree(rows.node_of(row) for row in found)
@@ -146,6 +198,11 @@ def select_last(tx: sa.Connection, owner: Owner, conversation_id: ConversationId
     if not found:
         raise NotFound
     return found
+
+
+def select_path(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[Message, ...]:
+    """The messages root → ``leaf``; raises ``NotFound``."""
+    return select_last(tx, owner, conversation_id, leaf, _WHOLE_PATH)
 
 
 def select_path_ids(tx: sa.Connection, owner: Owner, conversation_id: ConversationId, leaf: MessageId) -> tuple[MessageId, ...]:
