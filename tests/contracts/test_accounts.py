@@ -9,6 +9,7 @@ import pytest
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import IdKind, KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
+from antiphon.stores.accounts.base import Password, Session, UserChange
 from tests.contracts.scene import Scene
 
 DAY = timedelta(days=1)
@@ -127,7 +128,7 @@ async def test_a_disabled_user_has_no_way_in(scene: Scene) -> None:
     assert (await scene.accounts.user(ann.id)).disabled
     assert await scene.accounts.session(b"session", now=now) is None
     assert await scene.accounts.redeem_link(b"unused", b"other", now=now, expires_at=now + DAY) is None
-    assert await scene.accounts.key(key.id) is None
+    assert await scene.accounts.key(b"secret") is None
 
 
 async def test_a_key_is_found_until_it_is_revoked(scene: Scene) -> None:
@@ -135,14 +136,14 @@ async def test_a_key_is_found_until_it_is_revoked(scene: Scene) -> None:
     ann = await scene.user(tenant)
     key = new_key(scene, ann)
     await scene.accounts.create_key(key, b"secret")
-    found = await scene.accounts.key(key.id)
+    found = await scene.accounts.key(b"secret")
     assert found is not None
     assert (found.user, found.key, found.secret_sha256) == (ann, key, b"secret")
     revoked_at = scene.clock.now()
     await scene.accounts.revoke_key(tenant.id, key.id, now=revoked_at)
     scene.clock.advance(5)
     await scene.accounts.revoke_key(tenant.id, key.id, now=scene.clock.now())
-    assert await scene.accounts.key(key.id) is None
+    assert await scene.accounts.key(b"secret") is None
     assert [one.revoked_at for one in await scene.accounts.keys(tenant.id, None)] == [revoked_at]
 
 
@@ -150,8 +151,8 @@ async def test_keys_are_listed_by_tenant_and_user(scene: Scene) -> None:
     acme, other = await scene.tenant("acme"), await scene.tenant("other")
     ann, bob, eve = await scene.user(acme, "ann"), await scene.user(acme, "bob"), await scene.user(other, "eve")
     keys = [new_key(scene, user) for user in (ann, bob, eve)]
-    for key in keys:
-        await scene.accounts.create_key(key, b"secret")
+    for number, key in enumerate(keys):
+        await scene.accounts.create_key(key, bytes([number]))
     assert await scene.accounts.keys(acme.id, None) == tuple(keys[:2])
     assert await scene.accounts.keys(acme.id, bob.id) == (keys[1],)
     assert await scene.accounts.keys(acme.id, eve.id) == ()
@@ -165,5 +166,71 @@ async def test_a_foreign_key_is_not_found(scene: Scene) -> None:
         await scene.accounts.revoke_key(other.id, key.id, now=scene.clock.now())
     with pytest.raises(Conflict):
         await scene.accounts.create_key(key, b"again")
-    assert await scene.accounts.key(key.id) is not None
-    assert await scene.accounts.key(KeyId("key_unknown")) is None
+    assert await scene.accounts.key(b"secret") is not None
+    assert await scene.accounts.key(b"again") is None
+
+
+async def test_a_password_is_found_by_the_one_enabled_user_of_that_name(scene: Scene) -> None:
+    acme, other = await scene.tenant("acme"), await scene.tenant("other")
+    ann, namesake = await scene.user(acme, "ann"), await scene.user(other, "ann")
+    assert await scene.accounts.password_of("ann", None) is None
+    await scene.accounts.set_password(ann.id, "hash 1", keep=None)
+    await scene.accounts.set_password(ann.id, "hash 2", keep=None)
+    assert await scene.accounts.password_of("ann", None) == Password(ann, "hash 2")
+    await scene.accounts.set_password(namesake.id, "hash 3", keep=None)
+    assert await scene.accounts.password_of("ann", None) is None, "two of that name"
+    assert await scene.accounts.password_of("ann", "other") == Password(namesake, "hash 3")
+    assert await scene.accounts.password_of("bob", None) is None
+    assert (await scene.accounts.password(ann.id), await scene.accounts.password(UserId("user_x"))) == ("hash 2", None)
+    await scene.accounts.disable_user(namesake.id)
+    assert await scene.accounts.password_of("ann", None) == Password(ann, "hash 2")
+    with pytest.raises(NotFound):
+        await scene.accounts.set_password(UserId("user_x"), "hash", keep=None)
+
+
+async def test_a_new_password_ends_every_other_way_in(scene: Scene) -> None:
+    tenant = await scene.tenant()
+    ann, bob = await scene.user(tenant, "ann"), await scene.user(tenant, "bob")
+    now = scene.clock.now()
+    kept, ended, bobs = (Session(name, user.id, now, now + DAY, "Browser") for name, user in ((b"a", ann), (b"b", ann), (b"c", bob)))
+    for session in (kept, ended, bobs):
+        await scene.accounts.open_session(session)
+    await scene.accounts.create_link(b"link", ann.id, expires_at=now + DAY)
+    assert await scene.accounts.sessions(ann.id, now=now) == (kept, ended)
+    await scene.accounts.set_password(ann.id, "hash", keep=b"a")
+    assert await scene.accounts.sessions(ann.id, now=now) == (kept,)
+    assert await scene.accounts.sessions(bob.id, now=now) == (bobs,)
+    assert await scene.accounts.sessions(bob.id, now=now + DAY) == ()
+    assert await scene.accounts.redeem_link(b"link", b"d", now=now, expires_at=now + DAY) is None
+
+
+async def test_an_account_that_is_enabled_again_has_no_old_session(scene: Scene) -> None:
+    tenant = await scene.tenant()
+    await scene.user(tenant, "boss")
+    ann = await scene.user(tenant, "ann")
+    now = scene.clock.now()
+    await scene.accounts.open_session(Session(b"a", ann.id, now, now + DAY))
+    assert (await scene.accounts.change_user(tenant.id, ann.id, UserChange(disabled=True))).disabled
+    with pytest.raises(NotFound):
+        await scene.accounts.open_session(Session(b"b", ann.id, now, now + DAY))
+    changed = await scene.accounts.change_user(tenant.id, ann.id, UserChange(role=UserRole.ADMIN, plan="pro", disabled=False))
+    assert (changed.role, changed.plan, changed.disabled) == (UserRole.ADMIN, "pro", False)
+    assert await scene.accounts.user(ann.id) == changed
+    assert await scene.accounts.session(b"a", now=now) is None
+    other = await scene.tenant("other")
+    with pytest.raises(NotFound):
+        await scene.accounts.change_user(other.id, ann.id, UserChange(disabled=True))
+
+
+async def test_an_owner_is_always_left(scene: Scene) -> None:
+    tenant = await scene.tenant()
+    owner = scene.new_user(tenant, "boss", UserRole.OWNER)
+    await scene.accounts.create_user(owner)
+    for change in (UserChange(disabled=True), UserChange(role=UserRole.MEMBER)):
+        with pytest.raises(Conflict):
+            await scene.accounts.change_user(tenant.id, owner.id, change)
+    second = scene.new_user(tenant, "second", UserRole.OWNER)
+    await scene.accounts.create_user(second)
+    await scene.accounts.change_user(tenant.id, owner.id, UserChange(role=UserRole.MEMBER))
+    with pytest.raises(Conflict):
+        await scene.accounts.disable_user(second.id)

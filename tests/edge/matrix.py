@@ -21,7 +21,7 @@ from tests.edge.access_table import RULES, Access, Rule
 from tests.edge.site import Site
 
 CANARY = "canary"
-ALL = "{conversation_id} {memory_id} {key_id}"
+ALL = "{conversation_id} {memory_id} {key_id} {session_id}"
 Headers = Mapping[str, str]
 
 
@@ -87,7 +87,7 @@ class Matrix:
         here, there = site.tenant, Tenant(TenantId(site.ids.new(IdKind.TENANT)), f"elsewhere {next(self._numbers)}", site.clock.now())
         await site.accounts.create_tenant(there)
         self._victim = await self._someone(here, UserRole.MEMBER)
-        self._things = await self._belongings(self._victim, text=CANARY)
+        self._things = await self._belongings(self._victim, text=CANARY) | {"user_id": self._victim.user.id}
         self._roles = {role.value: await self._someone(here, role) for role in UserRole}
         self._foreign = {
             "other tenant": await self._someone(there, UserRole.OWNER),
@@ -121,6 +121,13 @@ class Matrix:
         things: dict[str, str] = {}
         if any(f"{{{name}}}" in named for name in ("conversation_id", "message_id", "generation_id", "share_id", "token")):
             things |= await self._conversation(headers, text)
+        if "{session_id}" in named:
+            await http.post("/v1/session", json={"token": await self._site.link(person.user)})
+            http.cookies.clear()
+            sessions = (await http.get("/v1/me/sessions", headers=headers)).json()["data"]
+            things["session_id"] = next(one["id"] for one in sessions if not one["current"])
+        if "{user_id}" in named:
+            things["user_id"] = (await self._someone(self._site.tenant, UserRole.MEMBER)).user.id
         if "{memory_id}" in named:
             things["memory_id"] = (await http.post("/v1/me/memory", json={"text": text}, headers=headers)).json()["id"]
         if "{key_id}" in named:
@@ -153,6 +160,8 @@ class Matrix:
             conversation in state.deleted,
             [share for share in state.shares.values() if share.conversation_id == conversation],
             state.personal.get((self._victim.user.tenant_id, self._victim.user.id)),
+            len([one for one in state.sessions.values() if one.user_id == self._victim.user.id]),
+            self._victim.user.id in state.passwords,
             state.users[self._victim.user.id],
         )
 
@@ -231,7 +240,7 @@ class Matrix:
         for who, person in self._foreign.items():
             if rule.by_admins and who in {"same tenant's admin", "same tenant's owner"}:
                 spare = await self._belongings(self._victim, route)
-                await self._expect(route, rule, Cell(who, person.session, {}), spare, {204})
+                await self._expect(route, rule, Cell(who, person.session, {}), spare, {200, 201, 204})
                 continue
             for way, headers in (("cookie", person.session), ("bearer", person.bearer)):
                 if way == "bearer" and rule.access is Access.BROWSER:
@@ -262,7 +271,9 @@ class Matrix:
             files = {"file": ("export.jsonl", self._stolen_export())}
             headers.setdefault("Sec-Fetch-Site", "same-origin")
         elif method not in {"GET", "DELETE"}:
-            content = json.dumps(rule.body or {}).encode() if rule.body is not None else b""
+            content = (
+                json.dumps(rule.body or {}).replace("unique", f"unique {next(self._numbers)}").encode() if rule.body is not None else b""
+            )
             headers.setdefault("Content-Type", "application/json")
         query = {name: value.format_map(things) for name, value in rule.query.items()} | dict(cell.query)
         request = self._http.build_request(method, path.format_map(things), params=query, content=content, files=files, headers=headers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from argon2 import PasswordHasher
 
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.clock import Clock
@@ -16,8 +17,10 @@ from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.http import EdgeApp, build_app
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.passwords import Passwords
 from antiphon.edge.server import HttpServer
 from antiphon.edge.services import EdgeServices, ServerState
+from antiphon.edge.sign_in_pace import SignInPace
 from antiphon.edge.sse import SseDecoder, SseEvent
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
@@ -86,6 +89,8 @@ class Site:
         loopback: bool = True,
         static_dir: Path = Path("/nonexistent"),
         log: GenerationLog | None = None,
+        passwords_hasher: PasswordHasher | None = None,
+        sign_in_pace: SignInPace | None = None,
         timing: Timing = TIMING,
     ) -> None:
         self.clock: Clock = SystemClock()
@@ -110,10 +115,12 @@ class Site:
             default_output_tokens={"quick": 64, "slow": 64},
         )
         self.runner = Runner(ports)
+        self.passwords = Passwords(self.accounts, self.clock, self.ids, hasher=passwords_hasher, pace=sign_in_pace)
         self.background = Background(ports, self.runner.planner, BackgroundSettings())
         self.runner.on_end = self.background.after
         self.services = EdgeServices(
             accounts=self.accounts,
+            passwords=self.passwords,
             conversations=ports.conversations,
             generations=ports.generations,
             transfers=MemoryTransfers(self.state),
@@ -160,6 +167,7 @@ class Site:
             await client.aclose()
         await self.runner.drain(0)
         await self.server.stop()
+        self.passwords.close()
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         """A client without credentials."""

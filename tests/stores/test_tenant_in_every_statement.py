@@ -16,6 +16,7 @@ from antiphon.core.errors import Conflict
 from antiphon.core.ids import IdKind, KeyId, MemoryId, MessageId, ShareId, TenantId
 from antiphon.core.prompts import Memory, Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
+from antiphon.stores.accounts.base import Session, UserChange
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Feedback, Owner
 from antiphon.stores.generations.base import ContinueMessage, RegenerateUnder
 from antiphon.stores.usage.base import TotalsQuestion
@@ -31,7 +32,8 @@ ACROSS_TENANTS = {
     "find_replay": "the key's scope names the tenant",
     "ledger": "an account of all tenants, for the server's owner and for limits at a start",
     "outbox": "the relay carries every tenant's records",
-    "key": "a public id that says whose it is",
+    "key": "a secret",
+    "password_of": "a name, at the door: whose it is shows only then",
     "purge": "what is due, whosever it is",
     "redeem_link": "a secret",
     "retire": "the tenants that keep things for a time only",
@@ -130,13 +132,20 @@ async def use_accounts(scene: Scene) -> None:
     await accounts.end_session(b"session")
     key = ApiKey(KeyId(scene.ids.new(IdKind.KEY)), tenant.id, user.id, "k", frozenset({Scope.CHAT}), "wxyz", now)
     await accounts.create_key(key, b"secret")
-    await accounts.key(key.id)
+    await accounts.key(b"secret")
+    await accounts.open_session(Session(b"other", user.id, now, later))
+    await accounts.sessions(user.id, now=now)
+    await accounts.set_password(user.id, "hash", keep=b"other")
+    await accounts.password(user.id)
+    await accounts.password_of("me", "home")
+    await accounts.change_user(tenant.id, user.id, UserChange(plan="pro"))
     await accounts.keys(tenant.id, user.id)
     await accounts.revoke_key(tenant.id, key.id, now=now)
-    await accounts.disable_user(user.id)
+    await accounts.disable_user((await accounts.user_by_name("you")).id)
     other = await scene.user(tenant, "boss", UserRole.OWNER)
+    await accounts.delete_user(other.id)
     with pytest.raises(Conflict):
-        await accounts.delete_user(other.id)
+        await accounts.delete_user(user.id)
 
 
 async def use_conversations_and_generations(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +18,8 @@ from antiphon.core.errors import FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import IdKind, IdSource, KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
-from antiphon.stores.accounts.base import Accounts
+from antiphon.edge.passwords import check_new_password, encode_password, new_hasher
+from antiphon.stores.accounts.base import Accounts, UserChange
 
 LINK_LIFETIME = timedelta(days=1)
 OWNER_NAME = "owner"
@@ -68,6 +70,20 @@ class Admin:
 
     async def disable_user(self, user: str) -> None:
         await self.accounts.disable_user((await self._user(user)).id)
+
+    async def enable_user(self, user: str) -> None:
+        holder = await self._user(user)
+        await self.accounts.change_user(holder.tenant_id, holder.id, UserChange(disabled=False))
+
+    async def set_password(self, password: str, *, user: str | None) -> None:
+        """Every session and link of theirs ends. Raises ``InvalidRequest`` for a password that will not do."""
+        holder = await self._user(user)
+        check_new_password(password, name=holder.name)
+        encoded = await asyncio.to_thread(encode_password, new_hasher(), password)
+        await self.accounts.set_password(holder.id, encoded, keep=None)
+
+    async def owner_has_password(self) -> bool:
+        return await self.accounts.password((await self.owner()).id) is not None
 
     async def create_key(self, name: str, *, user: str | None, scopes: frozenset[Scope]) -> str:
         """The key's text; it is not kept and cannot be shown again."""

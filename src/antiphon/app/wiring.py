@@ -17,6 +17,7 @@ from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
 from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.passwords import Passwords
 from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.engines.static_embedding import static_embedder
 from antiphon.inference.gateway import Gateway
@@ -150,8 +151,11 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         runner = Runner(ports, concurrency=_MOST_RUNNING + sum(pool.queue_limit for pool in config.pools))
         background = Background(ports, runner.planner, config.background)
         runner.on_end = background.after
+        passwords = Passwords(accounts, clock, ids)
+        stack.callback(passwords.close)
         services = EdgeServices(
             accounts=accounts,
+            passwords=passwords,
             conversations=ports.conversations,
             generations=ports.generations,
             transfers=SqlTransfers(database),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import sys
 from typing import TYPE_CHECKING
 
 from antiphon.cli.arguments import add_config_flags, add_json_flag, administer, config_of, print_rows
@@ -29,7 +31,13 @@ def add(commands: Commands) -> None:
     disable = actions.add_parser("disable", help="ends sessions and keys within 5 s", allow_abbrev=False)
     disable.add_argument("user", metavar="USER", help="name or id")
     disable.set_defaults(run=_disable)
-    for parser in (create, listing, disable):
+    enable = actions.add_parser("enable", help="lets a disabled user in again", allow_abbrev=False)
+    enable.add_argument("user", metavar="USER", help="name or id")
+    enable.set_defaults(run=_enable)
+    password = actions.add_parser("password", help="set a password: asked for, or one line on stdin", allow_abbrev=False)
+    password.add_argument("user", metavar="USER", nargs="?", help="name or id (the owner)")
+    password.set_defaults(run=_password)
+    for parser in (create, listing, disable, enable, password):
         add_config_flags(parser)
 
 
@@ -49,6 +57,29 @@ def _list(arguments: argparse.Namespace) -> int:
 def _disable(arguments: argparse.Namespace) -> int:
     administer(config_of(arguments), lambda admin: admin.disable_user(arguments.user))
     return 0
+
+
+def _enable(arguments: argparse.Namespace) -> int:
+    administer(config_of(arguments), lambda admin: admin.enable_user(arguments.user))
+    return 0
+
+
+def _password(arguments: argparse.Namespace) -> int:
+    config = config_of(arguments)
+    password = _read_password()
+    if password is None:
+        print("antiphon: the two passwords differ", file=sys.stderr)
+        return 1
+    administer(config, lambda admin: admin.set_password(password, user=arguments.user))
+    return 0
+
+
+def _read_password() -> str | None:
+    """Never an argument: others on the machine could read it. ``None`` where the second one typed differs."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("Password: ")
+    return password if getpass.getpass("Once more: ") == password else None
 
 
 def _row(user: User) -> Row:

@@ -15,6 +15,11 @@ class UserRole(StrEnum):
     MEMBER = "member"
 
 
+def may_manage(actor: UserRole, other: UserRole) -> bool:
+    """Whether ``actor`` may invite, change and disable people with the role ``other``: nobody gains a right they do not hold."""
+    return actor is UserRole.OWNER or (actor is UserRole.ADMIN and other is UserRole.MEMBER)
+
+
 class Scope(StrEnum):
     CHAT = "chat"
     USAGE = "usage"

@@ -107,6 +107,8 @@ class AppState(Protocol):
     authenticator: Authenticator
     streams: Streams
     imports: Imports
+    forget_credentials: Callable[[], None]
+    """A credential was ended here: nothing is remembered of it, and open streams are looked at now."""
 
 
 def app_state(request: Request) -> AppState:

@@ -6,7 +6,6 @@ Secrets carry at least 256 bits of randomness, so a plain SHA-256 of them is kep
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import zlib
 from collections.abc import Iterable, Sequence
@@ -28,7 +27,6 @@ _SESSIONS_TRIED = 8
 _KEY = re.compile(r"ak_([0-9a-f]{32})[A-Za-z0-9_-]{40,64}([0-9a-f]{8})\Z", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{40,64}\Z", re.ASCII)
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_NO_SECRET = bytes(32)
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -125,6 +123,14 @@ class Authenticator:
         self.cookie = CookiePolicy(secure=public_url.startswith("https://"))
         self._cache: dict[bytes, _Cached] = {}
 
+    async def authenticate_anew(self, headers: Headers) -> Principal:
+        """As ``authenticate`` for a read, but by what the store holds now. Raises ``Unauthenticated``."""
+        authorization = header(headers, b"authorization")
+        parsed = None if authorization is None else _parsed_bearer(authorization)
+        for digest in self.cookie.digests(headers) if authorization is None else () if parsed is None else (parsed[1],):
+            self._cache.pop(digest, None)
+        return await self.authenticate("GET", headers)
+
     async def authenticate(self, method: str, headers: Headers, *, takes_form: bool = False) -> Principal:
         """Raises ``Unauthenticated``; ``MediaType`` or ``Forbidden`` for a cookie's write that another site may have caused.
 
@@ -163,17 +169,15 @@ class Authenticator:
         return frozenset(host for host in (self._public_host, header(headers, b"host")) if host)
 
     async def _by_key(self, authorization: str) -> Principal:
-        scheme, _, text = authorization.partition(" ")
-        parsed = parse_api_key(text.strip()) if scheme.lower() == "bearer" else None
+        parsed = _parsed_bearer(authorization)
         if parsed is None:
             raise Unauthenticated
         key_id, digest = parsed
         cached = self._cached(digest)
         if cached is not None:
             return cached
-        owner = await self._accounts.key(key_id)
-        same = hmac.compare_digest(_NO_SECRET if owner is None else owner.secret_sha256, digest)
-        if owner is None or not same:
+        owner = await self._accounts.key(digest)
+        if owner is None or owner.key.id != key_id:
             raise Unauthenticated
         scopes = owner.key.scopes & scopes_of_role(owner.user.role)
         return self._remember(digest, _principal(owner.user, scopes, owner.key.id))
@@ -199,6 +203,11 @@ class Authenticator:
             del self._cache[next(iter(self._cache))]
         self._cache[digest] = _Cached(principal, self._clock.monotonic() + CACHE_SECONDS)
         return principal
+
+
+def _parsed_bearer(authorization: str) -> tuple[KeyId, bytes] | None:
+    scheme, _, text = authorization.partition(" ")
+    return parse_api_key(text.strip()) if scheme.lower() == "bearer" else None
 
 
 def header(headers: Headers, name: bytes) -> str | None:

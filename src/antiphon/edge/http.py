@@ -88,11 +88,17 @@ def build_app(services: EdgeServices) -> EdgeApp:
     api.state.services = services
     authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
     api.state.authenticator = authenticator
-    api.state.streams = Streams(services, lambda credentials: authenticator.authenticate("GET", credentials))
+    streams = api.state.streams = Streams(services, authenticator.authenticate_anew)
     api.state.imports = Imports(services)
+    api.state.forget_credentials = lambda: _forget_credentials(authenticator, streams)
     for router in ROUTERS:
         api.include_router(router)
     return EdgeApp(services, api)
+
+
+def _forget_credentials(authenticator: Authenticator, streams: Streams) -> None:
+    authenticator.forget()
+    streams.standings.look_now()
 
 
 class EdgeApp:

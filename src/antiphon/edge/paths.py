@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from antiphon.core.errors import BadCursor, NotFound
-from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MemoryId, MessageId, ShareId, is_id
+from antiphon.core.ids import ConversationId, GenerationId, IdKind, KeyId, MemoryId, MessageId, ShareId, UserId, is_id
 from antiphon.edge.body import check_text
 
 
@@ -69,6 +69,16 @@ async def _memory(memory_id: Annotated[str, Path()]) -> MemoryId:
     return MemoryId(_checked(memory_id, IdKind.MEMORY))
 
 
+async def _user(user_id: Annotated[str, Path()]) -> UserId:
+    return UserId(_checked(user_id, IdKind.USER))
+
+
+async def _session(session_id: Annotated[str, Path(max_length=64)]) -> str:
+    return check_text(session_id)
+
+
+UserPath = Annotated[UserId, Depends(_user)]
+SessionPath = Annotated[str, Depends(_session)]
 MemoryPath = Annotated[MemoryId, Depends(_memory)]
 ConversationPath = Annotated[ConversationId, Depends(_conversation)]
 MessagePath = Annotated[MessageId, Depends(_message)]

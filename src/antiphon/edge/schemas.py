@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from antiphon.core.tenancy import Scope
+from antiphon.edge.passwords import MAX_PASSWORD, MIN_PASSWORD
 
 MAX_MESSAGE_BYTES = 256_000
 MAX_TITLE = 200
@@ -42,6 +43,26 @@ class SignIn(Strict):
     token: Annotated[str, Field(max_length=256)] | None = None
     name: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
     password: Annotated[str, Field(max_length=1024)] | None = None
+    tenant: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
+
+
+class NewPassword(Strict):
+    """``current_password`` is needed where there is one."""
+
+    password: Annotated[str, Field(min_length=MIN_PASSWORD, max_length=MAX_PASSWORD)]
+    current_password: Annotated[str, Field(max_length=MAX_PASSWORD)] | None = None
+
+
+class Invitation(Strict):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_TITLE, pattern=r"^\S(.*\S)?$")]
+    role: Literal["owner", "admin", "member"] = "member"
+    plan: Name | None = None
+
+
+class UserPatch(Strict):
+    role: Literal["owner", "admin", "member"] | None = None
+    plan: Name | None = None
+    disabled: bool | None = None
 
 
 class NewKey(Strict):

@@ -10,6 +10,7 @@ from antiphon.core.clock import Clock
 from antiphon.core.ids import IdSource
 from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.passwords import Passwords
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.allowances import Allowances
@@ -73,6 +74,7 @@ class EdgeServices:
     """Everything the routes use. ``public_url`` is empty unless one is configured; ``loopback``: bound to this machine only."""
 
     accounts: Accounts
+    passwords: Passwords
     conversations: Conversations
     generations: Generations
     transfers: Transfers

@@ -4,6 +4,7 @@ the streams it opened."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -45,6 +46,11 @@ class Standings:
         self._check = check
         self._held: dict[HeaderList, Standing] = {}
         self._checking: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
+
+    def look_now(self) -> None:
+        """Something was revoked in this process: look at all credentials at once, not when the next look is due."""
+        self._asked.set()
 
     def join(self, credentials: HeaderList, reader: Wakeable) -> Standing:
         """``reader`` is woken when its credentials turn out to be revoked."""
@@ -70,7 +76,10 @@ class Standings:
         loop = asyncio.get_running_loop()
         due = loop.time() + RECHECK_SECONDS
         while True:
-            await asyncio.sleep(max(0.0, due - loop.time()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await self._asked.wait()
+            self._asked.clear()
             due = loop.time() + RECHECK_SECONDS
             held = list(self._held.values())
             for start in range(0, len(held), _AT_ONCE):

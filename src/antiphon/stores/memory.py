@@ -23,6 +23,8 @@ class StoredToken:
 
     user_id: UserId
     expires_at: datetime
+    created_at: datetime | None = None
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class MemoryState:
     users: dict[UserId, User] = field(default_factory=dict[UserId, User])
     sessions: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
     links: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
+    passwords: dict[UserId, str] = field(default_factory=dict[UserId, str])
     keys: dict[KeyId, StoredKey] = field(default_factory=dict[KeyId, StoredKey])
     conversations: dict[ConversationId, Conversation] = field(default_factory=dict[ConversationId, Conversation])
     deleted: dict[ConversationId, datetime] = field(default_factory=dict[ConversationId, datetime])

@@ -16,12 +16,14 @@ from antiphon.edge.routes import (
     models,
     openai,
     oversight,
+    own_account,
     personal,
     search,
     session,
     shares,
     transfer,
     usage,
+    users,
 )
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
@@ -29,6 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
     for module in (
         session,
         account,
+        own_account,
         personal,
         keys,
         conversations,
@@ -41,6 +44,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
         openai,
         admin,
         oversight,
+        users,
         usage,
         health,
         docs,

@@ -32,7 +32,7 @@ async def leave(caller: Caller, request: Request, services: Services) -> Respons
     await services.personal.forget(owner)
     await services.custody.record(owner, "user.delete", caller.user_id, now=now)
     running = await services.conversations.delete_all(owner, now=now)
-    app_state(request).authenticator.forget()
+    app_state(request).forget_credentials()
     services.background.cancel(owner)
     await services.runner.stop_and_wait(running)
     return Response(status_code=204)

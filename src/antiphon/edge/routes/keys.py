@@ -56,7 +56,7 @@ async def revoke_key(key_id: KeyPath, caller: Caller, request: Request, services
     if all(key.id != key_id for key in own):
         raise NotFound
     await services.accounts.revoke_key(caller.tenant_id, key_id, now=services.clock.now())
-    app_state(request).authenticator.forget()
+    app_state(request).forget_credentials()
     return Response(status_code=204)
 
 

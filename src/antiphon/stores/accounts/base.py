@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from antiphon.core.ids import KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Tenant, User
+from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
 
 LAST_OWNER = "The last owner of a server cannot leave it."
 
@@ -23,6 +23,34 @@ class KeyOwner:
     user: User
     key: ApiKey
     secret_sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A signed-in browser; ``agent`` is what it says of itself."""
+
+    token_sha256: bytes
+    user_id: UserId
+    created_at: datetime
+    expires_at: datetime
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """``encoded`` is an Argon2 hash with its parameters."""
+
+    user: User
+    encoded: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """What is ``None`` stays."""
+
+    role: UserRole | None = None
+    plan: str | None = None
+    disabled: bool | None = None
 
 
 class Accounts(Protocol):
@@ -48,7 +76,16 @@ class Accounts(Protocol):
         """The user with that name or id; ``NotFound`` when there is none or more than one."""
         ...
 
-    async def disable_user(self, user_id: UserId) -> None: ...
+    async def disable_user(self, user_id: UserId) -> None:
+        """As ``change_user``, whosever user it is."""
+        ...
+
+    async def change_user(self, tenant_id: TenantId, user_id: UserId, change: UserChange) -> User:
+        """Raises ``NotFound``, ``Conflict`` where the server would be left without an owner who may sign in.
+
+        Who is disabled loses sessions and links for good; keys sleep.
+        """
+        ...
 
     async def delete_user(self, user_id: UserId) -> None:
         """End an account for good: no sessions, links or keys, no name. Raises ``NotFound``, ``Conflict`` for the last owner.
@@ -61,7 +98,29 @@ class Accounts(Protocol):
         """A one-time sign-in link."""
         ...
 
-    async def redeem_link(self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime) -> User | None:
+    async def set_password(self, user_id: UserId, encoded: str, *, keep: bytes | None) -> None:
+        """In one act: the new hash, and the end of the user's links and sessions, except the one whose token's hash is ``keep``."""
+        ...
+
+    async def password(self, user_id: UserId) -> str | None:
+        """The hash of the user's password, ``None`` where none is set."""
+        ...
+
+    async def password_of(self, name: str, tenant: str | None) -> Password | None:
+        """Of the one enabled user with that name and a password, among all tenants where none is named; else ``None``."""
+        ...
+
+    async def open_session(self, session: Session) -> None:
+        """Raises ``NotFound`` for an unknown or disabled user."""
+        ...
+
+    async def sessions(self, user_id: UserId, *, now: datetime) -> tuple[Session, ...]:
+        """The user's living sessions, oldest first."""
+        ...
+
+    async def redeem_link(
+        self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime, agent: str = ""
+    ) -> User | None:
         """Burn the link and open a session in one act; ``None`` for an unknown, used or expired link or a disabled user."""
         ...
 
@@ -73,8 +132,11 @@ class Accounts(Protocol):
 
     async def create_key(self, key: ApiKey, secret_sha256: bytes) -> None: ...
 
-    async def key(self, key_id: KeyId) -> KeyOwner | None:
-        """A key that is not revoked, of a user that is not disabled, else ``None``."""
+    async def key(self, secret_sha256: bytes) -> KeyOwner | None:
+        """The key with that secret, if it is not revoked and its user not disabled, else ``None``.
+
+        It is found by the secret's hash alone, so an id that exists and one that does not take the same steps.
+        """
         ...
 
     async def keys(self, tenant_id: TenantId, user_id: UserId | None) -> tuple[ApiKey, ...]:

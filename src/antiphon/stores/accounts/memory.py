@@ -9,7 +9,7 @@ from datetime import datetime
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
-from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, SessionOwner
+from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.memory import MemoryState, StoredKey, StoredToken
 
 
@@ -58,25 +58,86 @@ class MemoryAccounts:
         return found[0]
 
     async def disable_user(self, user_id: UserId) -> None:
-        self._state.users[user_id] = replace(await self.user(user_id), disabled=True)
+        await self.change_user((await self.user(user_id)).tenant_id, user_id, UserChange(disabled=True))
+
+    async def change_user(self, tenant_id: TenantId, user_id: UserId, change: UserChange) -> User:
+        user = await self.user(user_id)
+        if user.tenant_id != tenant_id:
+            raise NotFound
+        changed = replace(
+            user,
+            role=user.role if change.role is None else change.role,
+            plan=user.plan if change.plan is None else change.plan,
+            disabled=user.disabled if change.disabled is None else change.disabled,
+        )
+        if changed.disabled or changed.role is not UserRole.OWNER:
+            self._check_owner_is_left(user)
+        self._state.users[user_id] = changed
+        if changed.disabled:
+            self._end_entries(user_id, keep=None)
+        return changed
 
     async def delete_user(self, user_id: UserId) -> None:
         state = self._state
         user = await self.user(user_id)
-        if user.role is UserRole.OWNER and not any(
-            one.role is UserRole.OWNER and not one.disabled and one.id != user_id for one in state.users.values()
+        self._check_owner_is_left(user)
+        state.users[user_id] = replace(user, name=user.id, disabled=True)
+        state.passwords.pop(user_id, None)
+        self._end_entries(user_id, keep=None)
+        state.keys = {name: one for name, one in state.keys.items() if one.key.user_id != user_id}
+
+    def _check_owner_is_left(self, leaving: User) -> None:
+        if leaving.role is UserRole.OWNER and not any(
+            one.role is UserRole.OWNER and not one.disabled and one.id != leaving.id for one in self._state.users.values()
         ):
             raise Conflict(LAST_OWNER)
-        state.users[user_id] = replace(user, name=user.id, disabled=True)
-        state.sessions = {token: one for token, one in state.sessions.items() if one.user_id != user_id}
+
+    def _end_entries(self, user_id: UserId, *, keep: bytes | None) -> None:
+        state = self._state
+        state.sessions = {token: one for token, one in state.sessions.items() if one.user_id != user_id or token == keep}
         state.links = {token: one for token, one in state.links.items() if one.user_id != user_id}
-        state.keys = {name: one for name, one in state.keys.items() if one.key.user_id != user_id}
+
+    async def set_password(self, user_id: UserId, encoded: str, *, keep: bytes | None) -> None:
+        await self.user(user_id)
+        self._state.passwords[user_id] = encoded
+        self._end_entries(user_id, keep=keep)
+
+    async def password(self, user_id: UserId) -> str | None:
+        return self._state.passwords.get(user_id)
+
+    async def password_of(self, name: str, tenant: str | None) -> Password | None:
+        state = self._state
+        found = [
+            Password(user, state.passwords[user.id])
+            for user in state.users.values()
+            if user.name == name
+            and not user.disabled
+            and user.id in state.passwords
+            and (tenant is None or state.tenants[user.tenant_id].name == tenant)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    async def open_session(self, session: Session) -> None:
+        if (await self.user(session.user_id)).disabled:
+            raise NotFound
+        stored = StoredToken(session.user_id, session.expires_at, session.created_at, session.agent)
+        self._state.sessions[session.token_sha256] = stored
+
+    async def sessions(self, user_id: UserId, *, now: datetime) -> tuple[Session, ...]:
+        found = (
+            Session(token, user_id, one.created_at or one.expires_at, one.expires_at, one.agent)
+            for token, one in self._state.sessions.items()
+            if one.user_id == user_id and one.expires_at > now
+        )
+        return tuple(sorted(found, key=lambda session: (session.created_at, session.token_sha256)))
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         await self.user(user_id)
         self._state.links[token_sha256] = StoredToken(user_id, expires_at)
 
-    async def redeem_link(self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime) -> User | None:
+    async def redeem_link(
+        self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime, agent: str = ""
+    ) -> User | None:
         link = self._state.links.get(token_sha256)
         if link is None or link.expires_at <= now:
             return None
@@ -84,7 +145,7 @@ class MemoryAccounts:
         if user.disabled:
             return None
         del self._state.links[token_sha256]
-        self._state.sessions[session_sha256] = StoredToken(user.id, expires_at)
+        self._state.sessions[session_sha256] = StoredToken(user.id, expires_at, now, agent)
         return user
 
     async def session(self, token_sha256: bytes, *, now: datetime) -> SessionOwner | None:
@@ -105,8 +166,8 @@ class MemoryAccounts:
             raise Conflict
         self._state.keys[key.id] = StoredKey(key, secret_sha256)
 
-    async def key(self, key_id: KeyId) -> KeyOwner | None:
-        stored = self._state.keys.get(key_id)
+    async def key(self, secret_sha256: bytes) -> KeyOwner | None:
+        stored = next((one for one in self._state.keys.values() if one.secret_sha256 == secret_sha256), None)
         if stored is None or stored.key.revoked_at is not None:
             return None
         user = self._state.users[stored.key.user_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,10 +12,10 @@ from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
-from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, SessionOwner
+from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.sql import rows
 from antiphon.stores.sql.base import Database, across_tenants
-from antiphon.stores.sql.tables import api_keys, links, sessions, tenants, users
+from antiphon.stores.sql.tables import api_keys, links, passwords, sessions, tenants, users
 
 
 class SqlAccounts:
@@ -60,25 +61,71 @@ class SqlAccounts:
         return rows.user_of(found[0])
 
     async def disable_user(self, user_id: UserId) -> None:
-        def disable(tx: sa.Connection) -> None:
-            user = _select_user(tx, user_id)
-            tx.execute(users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id).values(disabled=1))
+        await self._db.write(lambda tx: _change(tx, _select_user(tx, user_id), UserChange(disabled=True)))
 
-        await self._db.write(disable)
+    async def change_user(self, tenant_id: TenantId, user_id: UserId, change: UserChange) -> User:
+        def alter(tx: sa.Connection) -> User:
+            user = _select_user(tx, user_id)
+            if user.tenant_id != tenant_id:
+                raise NotFound
+            return _change(tx, user, change)
+
+        return await self._db.write(alter)
 
     async def delete_user(self, user_id: UserId) -> None:
-        owners = sa.select(users.c.id).where(users.c.role == UserRole.OWNER.value, users.c.disabled == 0)
-
         def end(tx: sa.Connection) -> None:
             user = _select_user(tx, user_id)
-            if user.role is UserRole.OWNER and not {*tx.execute(across_tenants(owners, "delete_user")).scalars()} - {user_id}:
-                raise Conflict(LAST_OWNER)
-            for table in (sessions, links, api_keys):
+            _check_owner_is_left(tx, user)
+            _end_entries(tx, user, keep=None)
+            for table in (passwords, api_keys):
                 tx.execute(table.delete().where(table.c.tenant_id == user.tenant_id, table.c.user_id == user.id))
             named = users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id)
             tx.execute(named.values(name=user.id, disabled=1))
 
         await self._db.write(end)
+
+    async def set_password(self, user_id: UserId, encoded: str, *, keep: bytes | None) -> None:
+        def renew(tx: sa.Connection) -> None:
+            user = _select_user(tx, user_id)
+            tx.execute(passwords.delete().where(passwords.c.tenant_id == user.tenant_id, passwords.c.user_id == user.id))
+            tx.execute(passwords.insert().values(tenant_id=user.tenant_id, user_id=user.id, encoded=encoded))
+            _end_entries(tx, user, keep=keep)
+
+        await self._db.write(renew)
+
+    async def password(self, user_id: UserId) -> str | None:
+        query = across_tenants(sa.select(passwords.c.encoded).where(passwords.c.user_id == user_id), "user")
+        return await self._db.read(lambda tx: tx.execute(query).scalar_one_or_none())
+
+    async def password_of(self, name: str, tenant: str | None) -> Password | None:
+        query = (
+            sa.select(users, passwords.c.encoded)
+            .join(passwords, sa.and_(passwords.c.tenant_id == users.c.tenant_id, passwords.c.user_id == users.c.id))
+            .where(users.c.name == name, users.c.disabled == 0)
+            .limit(2)
+        )
+        if tenant is not None:
+            query = query.join(tenants, tenants.c.tenant_id == users.c.tenant_id).where(tenants.c.name == tenant)
+        found = await self._db.read(lambda tx: tx.execute(across_tenants(query, "password_of")).all())
+        return Password(rows.user_of(found[0]), found[0].encoded) if len(found) == 1 else None
+
+    async def open_session(self, session: Session) -> None:
+        def insert(tx: sa.Connection) -> None:
+            user = _select_user(tx, session.user_id)
+            if user.disabled:
+                raise NotFound
+            _insert_session(tx, user, session)
+
+        await self._db.write(insert)
+
+    async def sessions(self, user_id: UserId, *, now: datetime) -> tuple[Session, ...]:
+        query = (
+            sa.select(sessions)
+            .where(sessions.c.user_id == user_id, sessions.c.expires_at > to_ms(now))
+            .order_by(sessions.c.created_at, sessions.c.token_sha256)
+        )
+        found = await self._db.read(lambda tx: tx.execute(across_tenants(query, "user")).all())
+        return tuple(Session(one.token_sha256, one.user_id, from_ms(one.created_at), from_ms(one.expires_at), one.agent) for one in found)
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         def insert(tx: sa.Connection) -> None:
@@ -88,7 +135,9 @@ class SqlAccounts:
 
         await self._db.write(insert)
 
-    async def redeem_link(self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime) -> User | None:
+    async def redeem_link(
+        self, token_sha256: bytes, session_sha256: bytes, *, now: datetime, expires_at: datetime, agent: str = ""
+    ) -> User | None:
         def redeem(tx: sa.Connection) -> User | None:
             query = sa.select(links).where(links.c.token_sha256 == token_sha256).with_for_update()
             link = tx.execute(across_tenants(query, "redeem_link")).one_or_none()
@@ -98,15 +147,7 @@ class SqlAccounts:
             if user.disabled:
                 return None
             _drop_used_and_expired(tx, user, token_sha256, now)
-            tx.execute(
-                sessions.insert().values(
-                    token_sha256=session_sha256,
-                    tenant_id=user.tenant_id,
-                    user_id=user.id,
-                    created_at=to_ms(now),
-                    expires_at=to_ms(expires_at),
-                )
-            )
+            _insert_session(tx, user, Session(session_sha256, user.id, now, expires_at, agent))
             return user
 
         return await self._db.write(redeem)
@@ -135,14 +176,14 @@ class SqlAccounts:
         except IntegrityError as error:
             raise Conflict from error
 
-    async def key(self, key_id: KeyId) -> KeyOwner | None:
+    async def key(self, secret_sha256: bytes) -> KeyOwner | None:
+        holder = sa.and_(users.c.tenant_id == api_keys.c.tenant_id, users.c.id == api_keys.c.user_id)
+        living = (api_keys.c.secret_sha256 == secret_sha256, api_keys.c.revoked_at.is_(None), users.c.disabled == 0)
+        query = across_tenants(sa.select(api_keys).join(users, holder).where(*living), "key")
+
         def load(tx: sa.Connection) -> KeyOwner | None:
-            living = sa.select(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-            row = tx.execute(across_tenants(living, "key")).one_or_none()
-            if row is None:
-                return None
-            user = _select_user(tx, row.user_id)
-            return None if user.disabled else KeyOwner(user, rows.key_of(row), row.secret_sha256)
+            row = tx.execute(query).one_or_none()
+            return None if row is None else KeyOwner(_select_user(tx, row.user_id), rows.key_of(row), row.secret_sha256)
 
         return await self._db.read(load)
 
@@ -187,6 +228,47 @@ def _insert_user(tx: sa.Connection, user: User) -> None:
         tx.execute(users.insert().values(rows.user_values(user)))
     except IntegrityError as error:
         raise Conflict("There is a user of that name.") from error
+
+
+def _insert_session(tx: sa.Connection, user: User, session: Session) -> None:
+    tx.execute(
+        sessions.insert().values(
+            token_sha256=session.token_sha256,
+            tenant_id=user.tenant_id,
+            user_id=user.id,
+            created_at=to_ms(session.created_at),
+            expires_at=to_ms(session.expires_at),
+            agent=session.agent,
+        )
+    )
+
+
+def _change(tx: sa.Connection, user: User, change: UserChange) -> User:
+    changed = replace(
+        user,
+        role=user.role if change.role is None else change.role,
+        plan=user.plan if change.plan is None else change.plan,
+        disabled=user.disabled if change.disabled is None else change.disabled,
+    )
+    if changed.disabled or changed.role is not UserRole.OWNER:
+        _check_owner_is_left(tx, user)
+    named = users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id)
+    tx.execute(named.values(role=changed.role.value, plan=changed.plan, disabled=int(changed.disabled)))
+    if changed.disabled:
+        _end_entries(tx, user, keep=None)
+    return changed
+
+
+def _check_owner_is_left(tx: sa.Connection, leaving: User) -> None:
+    owners = sa.select(users.c.id).where(users.c.role == UserRole.OWNER.value, users.c.disabled == 0)
+    if leaving.role is UserRole.OWNER and not {*tx.execute(across_tenants(owners, "delete_user")).scalars()} - {leaving.id}:
+        raise Conflict(LAST_OWNER)
+
+
+def _end_entries(tx: sa.Connection, user: User, *, keep: bytes | None) -> None:
+    tx.execute(links.delete().where(links.c.tenant_id == user.tenant_id, links.c.user_id == user.id))
+    ended = sessions.delete().where(sessions.c.tenant_id == user.tenant_id, sessions.c.user_id == user.id)
+    tx.execute(ended if keep is None else ended.where(sessions.c.token_sha256 != keep))
 
 
 def _drop_used_and_expired(tx: sa.Connection, user: User, token_sha256: bytes, now: datetime) -> None:

@@ -51,6 +51,7 @@ sessions = _table(
     sa.Column("user_id", sa.Text, nullable=False),
     sa.Column("created_at", _Moment, nullable=False),
     sa.Column("expires_at", _Moment, nullable=False),
+    sa.Column("agent", sa.Text, nullable=False, server_default=""),
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
 )
 sa.Index("sessions_by_user", sessions.c.tenant_id, sessions.c.user_id, sessions.c.expires_at)
@@ -64,6 +65,15 @@ links = _table(
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
 )
 sa.Index("links_by_user", links.c.tenant_id, links.c.user_id)
+
+passwords = _table(
+    "passwords",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("encoded", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id"),
+    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
+)
 
 api_keys = _table(
     "api_keys",
@@ -80,6 +90,8 @@ api_keys = _table(
     sa.UniqueConstraint("id", name="api_keys_id"),
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
 )
+
+sa.Index("api_keys_by_secret", api_keys.c.secret_sha256)
 
 conversations = _table(
     "conversations",
