@@ -57,7 +57,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = reference_config(output_tokens_per_s=50, extra=NASTY + ECHO).replace(
         'name = "free"', 'name = "free"\nmodels = ["small", "nasty", "echo"]'
     )
-    config = config.replace("max_output_tokens = 1024", "max_output_tokens = 30000")
+    # Answers may be as long as a test likes, and a server that has seen none yet expects the longest:
+    # neither waiting nor shorter answers in high demand are the subject here.
+    config = config.replace("max_output_tokens = 1024", "max_output_tokens = 30000\nttft_limit_ms = 600000\ndowngrade = false")
     shared = Server(tmp_path_factory.mktemp("browser") / "data", config)
     shared.start()
     yield shared

@@ -135,9 +135,9 @@ class KilledGateway(Gateway):
         super().__init__(*args, **named)
         _gateways.append(self)
 
-    async def stream(self, pool: str, request: Any, *, deadline_s: float) -> AsyncGenerator[Any]:
+    async def stream(self, pool: str, request: Any, **named: Any) -> AsyncGenerator[Any]:
         asyncio.get_running_loop().call_later(0.001, reached, "C5")
-        async for event in super().stream(pool, request, deadline_s=deadline_s):
+        async for event in super().stream(pool, request, **named):
             yield event
 
 

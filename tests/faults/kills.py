@@ -141,8 +141,13 @@ class Harness:
         )
         self._rounds = 0
         self._ended: dict[str, str] = {}
-        self._undisturbed = self._turns(1)[0].reading.text
-        assert self._undisturbed
+        try:
+            first = self._turns(1)[0]
+            assert first.reading.text, (first.reading.kinds, self._server.log())
+        except BaseException:
+            self.close()
+            raise
+        self._undisturbed = first.reading.text
 
     def close(self) -> None:
         self._person.http.close()

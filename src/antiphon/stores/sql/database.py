@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 _READERS = 4
 _MAX_WAITING_WRITES = 4096
+_WAL_RETRY_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class SqliteDatabase:
         def on_connect(driver: sqlite3.Connection, _record: object) -> None:
             # The module's own transactions begin late and deferred, and cannot be immediate; ours begin in ``on_begin``.
             driver.isolation_level = None
-            for pragma in ("PRAGMA journal_mode = WAL", "PRAGMA foreign_keys = ON", *pragmas):
+            _enter_wal(driver, busy_ms=self._busy_ms)
+            for pragma in ("PRAGMA foreign_keys = ON", *pragmas):
                 driver.execute(pragma).close()
 
         def on_begin(connection: sa.Connection) -> None:
@@ -219,6 +222,20 @@ def _set_synchronous(connection: sa.Connection, level: str) -> None:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     driver.execute(f"PRAGMA synchronous = {level}").close()
+
+
+def _enter_wal(driver: sqlite3.Connection, *, busy_ms: int) -> None:
+    """Switch the file to its write-ahead log. SQLite waits for no lock here, so two that make one file at once would collide."""
+    pause = threading.Event()
+    for left in range(busy_ms // _WAL_RETRY_MS, -1, -1):
+        try:
+            driver.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or left == 0:
+                raise
+            pause.wait(_WAL_RETRY_MS / 1000)
+        else:
+            return
 
 
 @contextmanager
