@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from redis.asyncio import Redis
 
 from antiphon.core.errors import StoreUnavailable
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.limits import Budget, Cap, Concurrency, Granted, Limit, Measure, Outcome, Rate, Reservation
-from antiphon.stores.limits.redis import SCRIPT, RedisLimiter, encoded, prefix_of
+from antiphon.stores.limits.redis import SCRIPT, RedisLimiter, arguments_of, prefix_of
 from benchmarks.report import Report, median, options, percentile, progress
 from tests.contracts.drift import drift
 from tests.redis_server import RedisServer
@@ -87,9 +88,9 @@ async def empty_callers(url: str, process: int, seconds: float) -> Part:
         nonlocal pairs
         while time.perf_counter() < end:
             reservation, outcome = pair_of(process, caller, time.time_ns())
-            prefix, limits = prefix_of(reservation.tenant_id), encoded(reservation.limits)
-            await redis.evalsha(sha1, 1, prefix, "reserve", reservation.generation_id, 900, 1000, *limits)
-            await redis.evalsha(sha1, 1, prefix, "reconcile", outcome.generation_id, 300, 400, 1, *limits)
+            prefix = prefix_of(reservation.tenant_id)
+            await redis.evalsha(sha1, 1, prefix, "reserve", *arguments_of(reservation))
+            await redis.evalsha(sha1, 1, prefix, "reconcile", *arguments_of(outcome))
             pairs += 1
 
     start = time.perf_counter()
@@ -108,9 +109,9 @@ async def pipelined(url: str, process: int, seconds: float) -> Part:
         calls = []
         for at in range(size):
             reservation, outcome = pair_of(process, at % CALLERS, time.time_ns() + batch * size + at)
-            prefix, limits = prefix_of(reservation.tenant_id), encoded(reservation.limits)
-            calls.append((prefix, "reserve", reservation.generation_id, 900, 1000, *limits))
-            calls.append((prefix, "reconcile", outcome.generation_id, 300, 400, 1, *limits))
+            prefix = prefix_of(reservation.tenant_id)
+            calls.append((prefix, "reserve", *arguments_of(reservation)))
+            calls.append((prefix, "reconcile", *arguments_of(outcome)))
         made.append(b"".join(_command(b"EVALSHA", sha1, 1, *call) for call in calls))
     connection = await redis.connection_pool.get_connection()
     start, pairs = time.perf_counter(), 0
@@ -118,7 +119,7 @@ async def pipelined(url: str, process: int, seconds: float) -> Part:
         await connection.send_packed_command([batch_bytes], check_health=False)
         for _ in range(2 * size):
             answer = await connection.read_response()
-            assert answer[0] == 1
+            assert msgspec.msgpack.decode(answer)[0] == 1
         pairs += size
         if time.perf_counter() - start > seconds:
             break

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from antiphon.app.config import Config, Flags, load_config
 from antiphon.core.errors import ConfigErrors
-from antiphon.core.plans import MessageCap, Plan
+from antiphon.core.plans import OWNER_PLAN, MessageCap, Plan
 from antiphon.core.pools import PoolSpec
 from antiphon.core.tenancy import Band
 from antiphon.orchestrator.settings import Timing
@@ -33,7 +33,7 @@ def faults(text: str, tmp_path: Path, environ: dict[str, str] | None = None) -> 
 def test_nothing_given_is_a_small_pool_and_a_free_plan() -> None:
     config = load_config(Flags(), HOME)
     assert config.pools == (PoolSpec(name="small", model="smollm2-135m-instruct"),)
-    assert config.plans == (Plan(name="free"),)
+    assert config.plans == (Plan(name="free"), OWNER_PLAN)
     assert config.timing == Timing()
     assert (config.server.host, config.server.port, config.server.next_free_port) == ("127.0.0.1", 8484, True)
     assert config.data_dir == Path("/home/ada/.local/share/antiphon")
@@ -84,9 +84,10 @@ def test_the_contracts_example_is_read(tmp_path: Path) -> None:
     assert config.server.public_url == "https://chat.example"
     assert config.pools[0] == PoolSpec("small", "reference", "reference", blocks=64, output_tokens_per_s=100.0, vocabulary="nasty")
     assert config.pools[1] == PoolSpec("large", "a-model", precision="exact", downgrade_to="small")
-    assert config.plan("team").band is Band.HIGH
-    assert config.plan("team").caps == (MessageCap("large", 20, 10800),)
-    assert config.plan("gone") is config.plan("team")
+    plans = config.plans_by_name()
+    assert plans["team"].band is Band.HIGH
+    assert plans["team"].caps == (MessageCap("large", 20, 10800),)
+    assert plans["owner"] is plans["team"]
 
 
 def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_a_key_for_a_folder_that_no_server_has_used_says_so(antiphon: Antiphon, 
     assert antiphon("keys", "create", "--name", "c", "--data", str(tmp_path / "named")).err == ""
 
 
+def test_who_runs_a_server_without_plans_is_slowed_by_none(antiphon: Antiphon) -> None:
+    antiphon("users", "create", "ada")
+    rows = json.loads(antiphon("users", "list", "--json").out)
+    assert {row["name"]: row["plan"] for row in rows} == {"owner": "owner", "ada": "free"}
+
+
 def test_a_key_of_a_user_with_scopes_is_revoked(antiphon: Antiphon) -> None:
     user = antiphon("users", "create", "ada", "--role", "admin").out.strip()
     assert is_id(user, IdKind.USER)

@@ -62,9 +62,10 @@ class RedisBench:
         self._change(raw_ms=seconds * 1000)
 
     def _change(self, raw_ms: float = 0, now_ms: float = 0) -> None:
-        for key in self.redis.scan_iter(prefix_of(TENANT) + "clock"):
-            raw, behind, now, steps = struct.unpack("<dddd", self.redis.get(key))
-            self.redis.set(key, struct.pack("<dddd", raw + raw_ms, behind, now + now_ms, steps))
+        for key in self.redis.scan_iter(prefix_of(TENANT) + "state"):
+            state = self.redis.get(key)
+            raw, behind, now = struct.unpack_from("<ddd", state)
+            self.redis.set(key, struct.pack("<ddd", raw + raw_ms, behind, now + now_ms) + state[24:])
 
 
 def reservation(name: str, *limits: Limit, tokens: int = 100, cost: int = 0) -> Reservation:

@@ -16,6 +16,7 @@ from antiphon.app.wiring import open_stores
 from antiphon.core.clock import Clock
 from antiphon.core.errors import FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import IdKind, IdSource, KeyId, TenantId, UserId
+from antiphon.core.plans import OWNER_PLAN
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.passwords import check_new_password, encode_password, new_hasher
@@ -42,10 +43,10 @@ class Admin:
         """The installation's owner, made with its tenant on the first call."""
         now = self.clock.now()
         tenant = Tenant(TenantId(self.ids.new(IdKind.TENANT)), HOME_TENANT, now)
-        user_id = UserId(self.ids.new(IdKind.USER))
-        return await self.accounts.ensure_owner(
-            tenant, User(user_id, tenant.id, OWNER_NAME, UserRole.OWNER, self.config.default_plan, disabled=False, created_at=now)
-        )
+        built_in = any(plan is OWNER_PLAN for plan in self.config.plans)
+        plan = OWNER_PLAN.name if built_in else self.config.default_plan
+        owner = User(UserId(self.ids.new(IdKind.USER)), tenant.id, OWNER_NAME, UserRole.OWNER, plan, disabled=False, created_at=now)
+        return await self.accounts.ensure_owner(tenant, owner)
 
     async def create_tenant(self, name: str) -> TenantId:
         tenant = Tenant(TenantId(self.ids.new(IdKind.TENANT)), name, self.clock.now())

@@ -18,7 +18,7 @@ from antiphon.app.money_table import MoneyConfig, money_of
 from antiphon.app.plan_table import plan_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
-from antiphon.core.plans import DEFAULT_PLAN, Plan
+from antiphon.core.plans import DEFAULT_PLAN, OWNER_PLAN, Plan
 from antiphon.core.pools import PoolSpec
 from antiphon.orchestrator.background import BackgroundSettings
 from antiphon.orchestrator.settings import Timing
@@ -92,10 +92,10 @@ class Config:
     data_dir: Path
     models_dir: Path
 
-    def plan(self, name: str) -> Plan:
-        """The plan called ``name``; a user whose plan was removed from the configuration gets the default plan."""
-        by_name = {plan.name: plan for plan in self.plans}
-        return by_name.get(name, by_name[self.default_plan])
+    def plans_by_name(self) -> dict[str, Plan]:
+        """Every plan. Once plans are configured, an owner who was on the built-in one is on the default plan."""
+        named = {plan.name: plan for plan in self.plans}
+        return {OWNER_PLAN.name: named.get(self.default_plan, OWNER_PLAN), **named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _check_endpoint(table: Table, pool: PoolSpec) -> None:
 def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tuple[str, str]]) -> tuple[Plan, ...]:
     tables = _entries(raw, "plans", faults)
     served = {name for pool in pools for name in (pool.name, pool.model)}
-    return (Plan(name=DEFAULT_PLAN),) if tables is None else tuple(plan_of(table, served) for table in tables)
+    return (Plan(name=DEFAULT_PLAN), OWNER_PLAN) if tables is None else tuple(plan_of(table, served) for table in tables)
 
 
 # --- raw values -------------------------------------------------------------------------------------

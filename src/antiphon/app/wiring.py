@@ -127,7 +127,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         log = TemporaryLog(await _open_log(config, clock), fleeting_log, state)
         stack.push_async_callback(log.close)
         conversations = TemporaryConversations(SqlConversations(database), MemoryConversations(state), state)
-        plans = {plan.name: plan for plan in config.plans}
+        plans = config.plans_by_name()
         accounts, custody = SqlAccounts(database), SqlCustody(database)
         accounting = accounting_of(config, database, accounts, custody, clock, plans=plans)
         stack.push_async_callback(accounting.close)

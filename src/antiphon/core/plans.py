@@ -51,3 +51,7 @@ class Plan:
     def allows(self, pool: str, model: str) -> bool:
         """Whether its users may use the pool ``pool``, which serves ``model``."""
         return not self.models or pool in self.models or model in self.models
+
+
+OWNER_PLAN = Plan("owner", tokens_per_minute=10_000_000, requests_per_minute=6_000, concurrency=64)
+"""Who runs the server for themselves is in nobody's way: the owner's plan where none is configured."""

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.connection import BlockingConnectionPool, Connection, SSLConnection
 from redis.asyncio.retry import Retry
@@ -28,7 +29,10 @@ _SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
 _TIMEOUT_S = 1.0
 _CONNECTIONS = 32
 
-Argument = str | int
+Argument = str | int | bytes
+
+_limits = msgspec.msgpack.Encoder()
+_answers = msgspec.msgpack.Decoder(list[int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,7 @@ class RedisLimiter:
         return RedisLimiter(Redis.from_pool(pool))
 
     async def reserve(self, reservation: Reservation) -> Verdict:
-        arguments = (reservation.generation_id, reservation.tokens, reservation.cost_nanos, *encoded(reservation.limits))
-        granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments)
+        granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments_of(reservation))
         standings = _standings(reservation.limits, places)
         return Granted(standings) if granted else Exhausted(reservation.limits[number - 1], wait_ms, standings)
 
@@ -79,14 +82,13 @@ class RedisLimiter:
         return (await self._run(tenant_id, "renew", (generation_id,)))[0] == 1
 
     async def reconcile(self, outcome: Outcome) -> bool:
-        arguments = (outcome.generation_id, outcome.tokens, outcome.cost_nanos, int(outcome.counts), *encoded(outcome.limits))
-        return (await self._run(outcome.tenant_id, "reconcile", arguments))[0] == 1
+        return (await self._run(outcome.tenant_id, "reconcile", arguments_of(outcome)))[0] == 1
 
     async def release(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
         return (await self._run(tenant_id, "release", (generation_id,)))[0] == 1
 
     async def standings(self, tenant_id: TenantId, limits: Sequence[Limit]) -> tuple[Standing, ...]:
-        return _standings(limits, (await self._run(tenant_id, "standings", ("", *encoded(limits))))[5:])
+        return _standings(limits, (await self._run(tenant_id, "standings", ("", 0, 0, 1, *_packed(limits))))[5:])
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -100,7 +102,7 @@ class RedisLimiter:
                 answer = await self._redis.eval(SCRIPT, 1, prefix, step, *arguments)
         except (RedisError, OSError) as error:
             raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
-        whole = cast("list[int]", answer)
+        whole = _answers.decode(cast("bytes", answer))
         self.last_step = Step(whole[1], whole[2])
         return whole
 
@@ -110,20 +112,28 @@ def prefix_of(tenant_id: TenantId) -> str:
     return f"antiphon:{{{tenant_id}}}:limit:"
 
 
-def encoded(limits: Sequence[Limit]) -> list[Argument]:
-    """``limits`` as the script reads them, four words each."""
-    words: list[Argument] = []
+def arguments_of(asked: Reservation | Outcome) -> tuple[Argument, ...]:
+    """A step's arguments as the script reads them."""
+    counts = int(asked.counts) if isinstance(asked, Outcome) else 1
+    return (asked.generation_id, asked.tokens, asked.cost_nanos, counts, *_packed(asked.limits))
+
+
+def _packed(limits: Sequence[Limit]) -> tuple[int, bytes]:
+    """What is left of the period of budgets, and the limits, four values each."""
+    values: list[Argument] = []
+    left_ms = 0
     for limit in limits:
         match limit:
             case Rate():
-                words += ("R", f"rate:{limit.subject}:{limit.measure}", limit.per_minute, int(limit.measure is Measure.TOKENS))
+                values += ("T" if limit.measure is Measure.TOKENS else "R", limit.subject, limit.per_minute, 0)
             case Concurrency():
-                words += ("C", f"running:{limit.subject}", limit.most, 0)
+                values += ("C", limit.subject, limit.most, 0)
             case Cap():
-                words += ("M", f"cap:{limit.subject}:{limit.model}:{limit.window_ms}", limit.most, limit.window_ms)
+                values += ("M", f"cap:{limit.subject}:{limit.model}:{limit.window_ms}", limit.most, limit.window_ms)
             case Budget():
-                words += ("B", f"money:{limit.subject}:{limit.period}", limit.most_nanos, limit.left_ms)
-    return words
+                values += ("B", limit.subject, limit.most_nanos, limit.period)
+                left_ms = limit.left_ms
+    return left_ms, _limits.encode(values)
 
 
 def _standings(limits: Sequence[Limit], places: Sequence[int]) -> tuple[Standing, ...]:
