@@ -30,3 +30,23 @@ async def test_no_command_of_a_burst_is_lost_while_the_replica_computes(tmp_path
         channel.close()
         replica.close(0)
         context.term()
+
+
+async def test_expected_commands_are_waited_for_a_moment_and_no_longer(tmp_path: Path) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    address = ipc_address(tmp_path, "a.sock")
+    channel = GatewayChannel(context, address, lambda report: None)
+    replica = ReplicaChannel(address)
+    try:
+        await asyncio.sleep(0.05)
+        assert replica.receive(wait=False, expected=5) == []
+        channel.send(Cancel(1))
+        channel.send(Cancel(2))
+        received: list[Command] = []
+        while len(received) < 2:
+            received += replica.receive(wait=False, expected=2)
+        assert received == [Cancel(1), Cancel(2)]
+    finally:
+        channel.close()
+        replica.close(0)
+        context.term()

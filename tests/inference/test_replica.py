@@ -32,7 +32,7 @@ class ScriptedChannel:
         self._turn = 0
         self.reports: list[Report] = []
 
-    def receive(self, *, wait: bool) -> list[Command]:
+    def receive(self, *, wait: bool, expected: int = 0) -> list[Command]:
         commands = self._script.pop(self._turn, [])
         self._turn += 1
         return commands or ([Stop()] if wait else [])

@@ -11,6 +11,8 @@ from antiphon.core.errors import EngineFailed
 from antiphon.inference.wire import Command, Report, decode_command, decode_report, encode
 
 _DRAIN = 64
+_FIRST_MS, _NEXT_MS = 3, 1
+"""How long an expected command is waited for: the first, and each after another."""
 _NO_LIMIT = 0
 """For commands: there are at most a few for each request under way, and one that is lost is a request nobody can stop."""
 
@@ -24,7 +26,7 @@ class ReplicaChannel:
         self._socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
         self._socket.connect(address)
 
-    def receive(self, *, wait: bool) -> list[Command]:
+    def receive(self, *, wait: bool, expected: int = 0) -> list[Command]:
         commands: list[Command] = []
         if wait:
             commands.append(decode_command(self._socket.recv()))
@@ -32,7 +34,9 @@ class ReplicaChannel:
             try:
                 commands.append(decode_command(self._socket.recv(zmq.NOBLOCK)))
             except zmq.Again:
-                return commands
+                patience_ms = 0 if len(commands) >= expected else _NEXT_MS if commands else _FIRST_MS
+                if patience_ms == 0 or not self._socket.poll(patience_ms):
+                    return commands
 
     def send(self, report: Report) -> None:
         """Blocks while the gateway does not read: a bounded number of frames is ever under way."""

@@ -59,6 +59,12 @@ class KvMemory:
         """The cached beginning of a sequence that is not running."""
         return self.cache.match(sequence.request.tenant_id, sequence.prompt_keys(), sequence.public_blocks)
 
+    def uncached(self, sequence: Sequence, path: list[CachedBlock]) -> int:
+        """Tokens it would still have to compute if it began now along ``path``."""
+        begin = len(path) * self.block_tokens
+        found = self._partial(sequence, path[-1] if path else None, begin)
+        return len(sequence.tokens) - begin - (found[1] if found else 0)
+
     def needed_to_attach(self, path: list[CachedBlock]) -> int:
         """How many blocks stop being available when a sequence attaches to this path."""
         return sum(node.block < 0 or self._pool.references(node.block) == 0 for node in path)
@@ -173,10 +179,8 @@ class KvMemory:
     # --- inside -------------------------------------------------------------------------------
 
     def _copy_partial(self, sequence: Sequence) -> None:
-        begin = sequence.computed
-        rest = sequence.tokens[begin : min(len(sequence.tokens) - 1, begin + self.block_tokens)]
-        found = self.cache.find_partial(sequence.salt(sequence.indexed_blocks), sequence.indexed, rest, whole=not self._partial_copies)
-        if found is None or found[1] < _FEWEST_COPIED:
+        found = self._partial(sequence, sequence.indexed, sequence.computed)
+        if found is None:
             return
         source, tokens = found
         self.cache.lend(source)
@@ -186,6 +190,12 @@ class KvMemory:
         else:
             self.cache.copy_from_host(source, target)
         sequence.computed += tokens
+
+    def _partial(self, sequence: Sequence, after: CachedBlock | None, begin: int) -> tuple[CachedBlock, int] | None:
+        """The block to copy after ``begin`` whole blocks' tokens, and how many of its tokens agree."""
+        rest = sequence.tokens[begin : min(len(sequence.tokens) - 1, begin + self.block_tokens)]
+        found = self.cache.find_partial(sequence.salt(begin // self.block_tokens), after, rest, whole=not self._partial_copies)
+        return None if found is None or found[1] < _FEWEST_COPIED else found
 
     def _keep_tail(self, sequence: Sequence) -> CachedBlock | None:
         """Index the block that the text does not fill, so that who goes on from there can copy it."""

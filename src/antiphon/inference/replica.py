@@ -11,6 +11,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.engines.base import EngineUsage, Executor, ReplicaSpec, TextStream, Tokenizer
 from antiphon.inference.line import LineRules
+from antiphon.inference.return_wait import ReturnWait
 from antiphon.inference.scheduler import Scheduler, SchedulerSettings, SequenceOutput
 from antiphon.inference.step_budget import StepTargets
 from antiphon.inference.wire import (
@@ -58,6 +59,8 @@ class Replica:
         self._last_handle = 0
         self._emit_s = 0.0
         self._empty_plans = 0
+        self._return_wait = ReturnWait()
+        self._ended = 0
 
     def run(self) -> None:
         """Serve. Raises what the executor raises, after every request here was told that it failed."""
@@ -79,7 +82,10 @@ class Replica:
 
     def _take_commands(self) -> bool:
         """Act on all commands that arrived; wait for one when there is nothing to compute. ``False`` after ``Stop``."""
-        commands = self._channel.receive(wait=self._scheduler.idle)
+        expected = self._return_wait.expected(self._ended)
+        commands = self._channel.receive(wait=self._scheduler.idle, expected=expected)
+        self._return_wait.observe(len(commands), expected)
+        self._ended = 0
         for command in commands:
             match command:
                 case Submit():
@@ -148,6 +154,7 @@ class Replica:
             ended = self._scheduler.finish(handle, now)
         if ended is not None:
             del self._texts[handle]
+            self._ended += 1
             self._out.append(FinishedFrame(handle, ended.reason.value, ended.usage, text.finish()))
 
     def _send(self, times: StepTimes | None) -> None:

@@ -124,7 +124,7 @@ class Scheduler:
             self._fair.leave(account)
             return reason
         self._expect(sequence)
-        sequence.uncached = len(sequence.tokens) - len(self._memory.find(sequence)) * self._room.block_tokens
+        sequence.uncached = self._memory.uncached(sequence, self._memory.find(sequence))
         self._waiting[sequence_id] = sequence
         return None
 
@@ -329,11 +329,11 @@ class Scheduler:
         return [*(one for one in self._running.values() if len(one.tokens) - one.computed > 1), *self._waiting.values()]
 
     def _may_begin(self, sequence: Sequence, path: list[CachedBlock], budget: StepBudget, begun: set[Beginning]) -> bool:
-        past = len(path) * self._room.block_tokens
-        sequence.uncached = len(sequence.tokens) - past
-        if self._beginning(sequence, path[-1] if path else None, past) in begun:
+        begin = len(path) * self._room.block_tokens
+        if self._beginning(sequence, path[-1] if path else None, begin) in begun:
             return False
-        return budget.chunk(past, sequence.uncached, self._chunk_multiple) > 0
+        sequence.uncached = self._memory.uncached(sequence, path)
+        return budget.chunk(len(sequence.tokens) - sequence.uncached, sequence.uncached, self._chunk_multiple) > 0
 
     def _compute_chunk(self, sequence: Sequence, budget: StepBudget, begun: set[Beginning], now: float) -> None:
         """Give a running sequence what it gets of this step."""

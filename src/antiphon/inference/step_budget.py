@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from antiphon.inference.step_time import StepLoad, StepTimeModel
 
 _SMALLEST_CHUNK = 8
-_SLACK = 1.25
-"""A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step."""
+_SLACK, _ROUND = 1.25, 2.0
+"""A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step. Where
+nobody decodes that is to the nearest whole prompt.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +27,37 @@ class StepTargets:
     inter_token_s: float = 0.05
     stretch: float = 2.2
     long_share: float = 0.85
-    burst: float = 1.6
+    burst: float = 2.4
     alone_s: float = 0.2
     prefill_tokens_beside_decode: int = 512
     prefill_tokens_alone: int = 1024
 
 
 class StepBudget:
-    """What is left of one step's time for prompts, after its decode rows."""
+    """What is left of one step's time for prompts, after its decode rows.
+
+    A *short* prompt fits into one step. Short ones go whole or wait, in order: of several that begin together the first
+    is answered when it is computed, not when all are, and from then on they take turns. Where nobody decodes yet, the
+    ``w`` seconds that wait are served in steps of ``sqrt(w · b)``, ``b`` being what a step costs however little it
+    holds: with k steps the mean wait is ``(k·b + w) · (1 + 1/k) / 2``, which is least there. Where others decode, every
+    step with prompts is a long one for all of them, so it takes as many as its target allows.
+    """
 
     def __init__(self, model: StepTimeModel, targets: StepTargets, load: StepLoad, waiting: Sequence[tuple[int, int]]) -> None:
         """``load`` is the decode rows, ``waiting`` the (cached, uncached) tokens of everything else that could go along."""
         self._model = model
         rows_s = model.seconds(load)
         share = max(targets.inter_token_s, targets.stretch * rows_s) - rows_s
-        short = sum(model.chunk_seconds(past, tokens) <= share for past, tokens in waiting)
         self._short_s = share
-        self._left_s = share if load.rows == 0 else share * targets.long_share
-        self._burst_s = share * min(math.sqrt(max(short, 1)), targets.burst)
-        self._tokens = targets.prefill_tokens_beside_decode
-        if load.rows == 0:
-            self._tokens = targets.prefill_tokens_alone
-            if short == 0:
-                self._left_s = self._burst_s = max(targets.alone_s - rows_s, share)
+        self._tokens = self._most_tokens = targets.prefill_tokens_beside_decode if load.rows else targets.prefill_tokens_alone
+        short = [model.chunk_seconds(past, tokens) for past, tokens in waiting if self._is_short(past, tokens)]
+        if load.rows:
+            self._left_s = share * targets.long_share
+            self._burst_s = share * max(min(len(short), targets.burst), 1)
+        else:
+            self._left_s = max(targets.alone_s - rows_s, share) if not short else share
+            self._burst_s = math.sqrt(sum(short) * rows_s) if short else self._left_s
+        self._slack = _SLACK if load.rows else _ROUND
         self._first = load.rows == 0
 
     @property
@@ -58,12 +68,16 @@ class StepBudget:
     def chunk(self, past: int, remaining: int, multiple: int) -> int:
         """Tokens for one with ``remaining`` to compute after ``past``: all of them, or else a ``multiple``; 0 when it has to wait.
 
-        The first of a step without decode rows always gets something.
+        The first of a step without decode rows always gets something, a short one all.
         """
-        short = self._model.chunk_seconds(past, remaining) <= self._short_s
-        tokens = min(self._model.chunk_within(self._burst_s if short else self._left_s, past), self._tokens)
-        if remaining <= min(tokens * _SLACK, self._tokens):
+        short = self._is_short(past, remaining)
+        if short and self._first:
             return remaining
+        tokens = min(self._model.chunk_within(self._burst_s if short else self._left_s, past), self._tokens)
+        if remaining <= min(tokens * self._slack, self._tokens):
+            return remaining
+        if short:
+            return 0
         tokens = tokens // multiple * multiple
         if tokens >= _SMALLEST_CHUNK:
             return tokens
@@ -75,3 +89,6 @@ class StepBudget:
         self._burst_s -= seconds
         self._tokens -= tokens
         self._first = False
+
+    def _is_short(self, past: int, tokens: int) -> bool:
+        return tokens <= self._most_tokens and self._model.chunk_seconds(past, tokens) <= self._short_s

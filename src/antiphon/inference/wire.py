@@ -171,8 +171,11 @@ def decode_report(data: bytes) -> Report:
 class Channel(Protocol):
     """A replica's end of the wire; one thread."""
 
-    def receive(self, *, wait: bool) -> list[Command]:
-        """All commands that have arrived; with ``wait`` at least one."""
+    def receive(self, *, wait: bool, expected: int = 0) -> list[Command]:
+        """All commands that have arrived; with ``wait`` at least one.
+
+        Waits a moment, milliseconds at most, while fewer than ``expected`` have.
+        """
         ...
 
     def send(self, report: Report) -> None: ...
