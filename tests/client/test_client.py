@@ -44,7 +44,7 @@ def test_a_lost_connection_goes_on_after_the_last_event() -> None:
     assert len([event for event in events if event.__class__.__name__ == "Delta"]) == 2
     assert [request.headers.get("last-event-id") for request in server.requests] == [None, "1-2", "1-2"]
     assert server.requests[1].path == "/v1/generations/gen_1/stream"
-    assert waits == [0.4, 0.8]
+    assert waits == [0.4, 0.5]
 
 
 def test_the_opening_is_repeated_with_its_own_key() -> None:
@@ -66,7 +66,7 @@ def test_reconnect_says_when_to_come_back() -> None:
 
 
 def test_waits_are_drawn_at_random() -> None:
-    for share, expected in ((0.0, [0.1, 0.2]), (0.5, [0.25, 0.5])):
+    for share, expected in ((0.0, [0.1, 0.125]), (0.5, [0.25, 0.3125])):
         waits: list[float] = []
         with scripted(Scene(META), Scene(b"", status=502), Scene(done("2-2"))) as server:
             opening = Opening("/v1/conversations/conv_1/messages", {}, "key-1")

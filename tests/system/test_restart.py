@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(240)]
 STREAMS = 200
 POOLS = ("small", "second", "third", "fourth")
 """A replica has 64 rows, so that 200 answers are written at once by four."""
-WORDS = 120
+WORDS = 500
 GAP_P99_S = 3.0
 RECONNECT_WITHIN_S = 2.0
 
@@ -104,10 +104,10 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
 
 
 def _config() -> str:
-    pool = 'model = "reference"\nengine = "reference"\noutput_tokens_per_s = 3\nprefill_tokens_per_s = 20000\nblocks = 8192\n'
+    pool = 'model = "reference"\nengine = "reference"\noutput_tokens_per_s = 16\nprefill_tokens_per_s = 20000\nblocks = 8192\n'
     more = "".join(f'[[pools]]\nname = "{name}"\n{pool}' for name in POOLS[1:])
     return (
-        reference_config(output_tokens_per_s=3, extra=more)
+        reference_config(output_tokens_per_s=16, extra=more)
         .replace("drain_seconds = 5", "drain_seconds = 3")
         .replace("blocks = 2048", "blocks = 8192")
         .replace("concurrency = 1000", "concurrency = 1000\nttft_limit_ms = 60000")

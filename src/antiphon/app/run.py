@@ -6,6 +6,7 @@ Little is imported here, so that the replicas start at once; ``serving`` holds t
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ _EXIT_USAGE = 2
 
 def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> int:
     """Run a server with every role until SIGTERM or SIGINT; returns the exit code. Faults are one sentence on stderr."""
+    gc.disable()  # what is loaded stays; `tune_interpreter` turns it on again
     configure_logging(log_format)
     try:
         with DataFolder(config.data_dir).held() as hold:

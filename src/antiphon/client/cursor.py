@@ -11,7 +11,7 @@ from antiphon.client.shapes import Delta, Done, Event, Failed, Meta, Retract, Sn
 from antiphon.client.sse import ServerEvent
 
 FIRST_WAIT_S = 0.4
-RESTART_WAIT_S = 0.8
+RESTART_WAIT_S = 0.5
 RESTART_S = 8.0
 """A server that restarts is back within so many seconds: until then no wait is longer than ``RESTART_WAIT_S``."""
 LONGEST_WAIT_S = 5.0

@@ -238,7 +238,8 @@ class HttpServer:
         if ticking is None:
             return
         self._server.should_exit = True
-        await ticking
+        ticking.cancel()
+        await asyncio.wait((ticking,))
         await self._server.shutdown(sockets=self._sockets)
         for connection in tuple(self._server.server_state.connections):
             connection.transport.abort()
@@ -263,6 +264,6 @@ def tune_interpreter() -> None:
     has to ask a busy event loop for the interpreter waits a switch interval each time, and it asks once for every row.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECTOR_THRESHOLDS)
+    gc.enable()

@@ -167,7 +167,7 @@ class EventStream(Reader):
                 await self._write(sse.encode_live(Reconnect(_RECONNECT_AFTER_MS + spread)))
                 return
             status = self._tail.status
-            if status is not self._shown and not self._caught_up:
+            if self._tail.started and status is not self._shown and not self._caught_up:
                 self._shown = status
                 if status is not None:
                     await self._write(sse.encode_live(status.event))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -192,7 +192,7 @@ class Runner:
         await _wait_for(left, _FINISH_S)
         _cancel(left)
         await _wait_for(left, _FINISH_S)
-        await asyncio.gather(*(self._hand_over(run) for run in left))
+        await self._hand_over(left)
 
     async def _sweep_for_ever(self) -> None:
         beyond_lease = _ANY_LEASE if self._sole_owner else timedelta(0)
@@ -279,14 +279,17 @@ class Runner:
             run.control.stop(seen_seq if self._sole_owner else None)
             await asyncio.wait((run.task,))
 
-    async def _hand_over(self, run: _Run) -> None:
-        """End the lease now, so that the next start need not wait for it."""
-        generation = run.generation
-        if generation is None:
+    async def _hand_over(self, runs: Sequence[_Run]) -> None:
+        """End their leases now, so that the next start need not wait for them."""
+        left = [run.generation for run in runs if run.generation is not None]
+        generations = self._ports.generations
+        try:
+            now = await generations.now()
+        except Exception as error:  # noqa: BLE001 - nobody is handed over then: each is claimed when its lease ends
+            log.warning("nothing_handed_over", error=type(error).__name__)
             return
-        with suppress(Exception):
-            await self._ports.generations.heartbeat(generation.id, generation.epoch, lease_until=await self._ports.generations.now())
-            log.info("generation_handed_over", generation_id=generation.id, epoch=generation.epoch)
+        ends = await asyncio.gather(*(generations.heartbeat(one.id, one.epoch, lease_until=now) for one in left), return_exceptions=True)
+        log.info("generations_handed_over", handed_over=sum(not isinstance(end, BaseException) for end in ends), running=len(left))
 
 
 def _cancel(runs: Iterable[_Run]) -> None:
