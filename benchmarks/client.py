@@ -164,7 +164,7 @@ class Window:
         self.page.get_by_test_id("composer").press("Enter")
 
     def until_ended(self, seconds: float) -> None:
-        self.page.wait_for_selector("[data-role=assistant][data-status=complete] >> nth=-1", timeout=seconds * 1000)
+        self.page.locator("[data-role=assistant][data-status=complete]").last.wait_for(timeout=seconds * 1000)
         self.page.wait_for_function("document.querySelectorAll('[data-status=streaming]').length === 0", timeout=seconds * 1000)
 
     def heap_bytes(self) -> float:
@@ -235,7 +235,7 @@ def long_answer(bench: Bench, tokens: int) -> dict[str, float]:
         window.until_ended(30)
         window.page.get_by_test_id("new-chat").click()
         window.send(long_text(tokens))
-        window.page.wait_for_selector("[data-role=assistant] .prose .block")
+        window.page.locator("[data-role=assistant] .prose .block").first.wait_for()
         window.page.evaluate("Object.assign(window.__seen, { longest: 0, gap: 0, keys: [] })")
         deadline_keys = int(tokens / 200 * KEYS_PER_S * 0.8)
         for number in range(deadline_keys):

@@ -14,7 +14,7 @@ from tests.system.served import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-MESSAGES = 10
+PORTION = 50
 FORBIDDEN = """
 () => {
   const bad = "script style link meta base object embed form video audio img template dialog".split(" ");
@@ -65,18 +65,18 @@ def test_the_corpus_is_large_and_varied() -> None:
     assert sum(TARGET in payload for payload in corpus) > 100
 
 
-def _portions(seed: int) -> list[str]:
+def _portions(seed: int, messages: int) -> list[str]:
     corpus = payloads()
     random.Random(seed).shuffle(corpus)
-    size = len(corpus) // MESSAGES
-    return ["\n\n".join(corpus[start : start + size]) for start in range(0, len(corpus), size)]
+    return ["\n\n".join(corpus[start : start + PORTION]) for start in range(0, messages * PORTION, PORTION)]
 
 
-def test_hostile_answers_do_nothing(context: BrowserContext, server: Server) -> None:
+@pytest.mark.parametrize("messages", [1, pytest.param(10, marks=pytest.mark.slow, id="all")])
+def test_hostile_answers_do_nothing(context: BrowserContext, server: Server, messages: int) -> None:
     """The context's own checks are part of this: no dialog, no error of the page, no request to another host."""
     owner = server.person()
     sent: list[tuple[str, str]] = []
-    for portion in _portions(7):
+    for portion in _portions(7, messages):
         conversation = owner.new_conversation()
         owner.send(conversation, portion, model="echo")
         sent.append((conversation, portion))

@@ -27,7 +27,7 @@ def test_without_a_session_the_page_says_what_to_do(browser: Browser, server: Se
     expect(page.get_by_role("status")).to_contain_text("expired or was already used")
     assert "token" not in page.url
     page.get_by_label("Sign-in link").fill(server.command("link"))
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Use link").click()
     expect(page.get_by_test_id("composer")).to_be_visible()
     context.close()
 
@@ -49,5 +49,5 @@ def test_a_session_that_ends_in_between_keeps_the_text(chat: Chat) -> None:
     chat.send("Do not lose this")
     expect(chat.page.get_by_text("antiphon link", exact=True)).to_be_visible()
     chat.page.get_by_label("Sign-in link").fill(chat.server.command("link"))
-    chat.page.get_by_role("button", name="Sign in").click()
+    chat.page.get_by_role("button", name="Use link").click()
     expect(chat.composer).to_have_value("Do not lose this")

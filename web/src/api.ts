@@ -95,6 +95,9 @@ export interface Me {
   scopes: string[];
 }
 
+/** What one signs in with. */
+export type Proof = { token: string } | { name: string; password: string };
+
 export interface Page<T> {
   data: T[];
   next: string | null;
@@ -266,7 +269,7 @@ export function isAbsent(error: unknown): boolean {
 }
 
 export const api = {
-  signIn: (token: string) => call<void>("POST", "/v1/session", { body: { token } }),
+  signIn: (proof: Proof) => call<void>("POST", "/v1/session", { body: proof }),
   signOut: () => call<void>("DELETE", "/v1/session", { body: {} }),
   me: () => call<Me>("GET", "/v1/me"),
   models: () => call<{ data: Model[] }>("GET", "/v1/models"),

@@ -1,9 +1,10 @@
+import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App } from "./components/App";
 import { loadMarkdown } from "./components/Markdown";
 import { startPage } from "./components/page";
 import { startLanguage } from "./i18n";
-import { startSession } from "./state/session";
+import { session, startSession } from "./state/session";
 import { startSettings } from "./state/settings";
 import { startThreads } from "./state/threads";
 import "./styles/tokens.css";
@@ -26,8 +27,17 @@ async function start(root: HTMLElement): Promise<void> {
   void startSession();
   await language;
   render(<App />, root);
+  effect(() => {
+    if (session.value !== "starting") document.getElementById("shell")?.remove();
+  });
   void loadMarkdown();
 }
 
+/** What the page brought along is painted first; a page that is not on the screen paints nothing. */
+function painted(): Promise<void> {
+  if (document.hidden) return Promise.resolve();
+  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 0)));
+}
+
 const root = document.getElementById("app");
-if (root) void start(root);
+if (root) void painted().then(() => start(root));

@@ -1,3 +1,4 @@
+import { LAST_DELAY_MS, ReconnectDelay } from "./reconnect";
 import { SseParser, type SseEvent } from "./sse";
 
 /** What a generation has shown, and how it ended. The text only ever grows, except by `snapshot` and `retract`. */
@@ -74,8 +75,6 @@ const BROWSER: StreamWorld = {
   now: () => performance.now(),
 };
 
-const FIRST_DELAY_MS = 400;
-const LAST_DELAY_MS = 15_000;
 /** The server pings after 15 s of silence; three missed pings mean that the connection is dead. */
 const SILENCE_MS = 45_000;
 /** A connection that was silent for longer than a ping takes may have died with the network it was made on. */
@@ -90,8 +89,7 @@ type Verdict = "more" | "finished" | "gap";
  *
  * It keeps the last id it has consumed and hands it back as `Last-Event-ID`; an event whose `seq` is not the next one is
  * either a repetition (dropped) or a gap (the connection is given up and replayed from the cursor), so that no character
- * is shown twice or missing. Delays double from 0.4 s to 15 s, each drawn between a quarter and the whole of that; `retryNow`
- * skips the wait.
+ * is shown twice or missing. How long it waits between two connections is `ReconnectDelay`'s to say; `retryNow` skips the wait.
  */
 export class GenerationStream {
   private text = "";
@@ -99,7 +97,7 @@ export class GenerationStream {
   private thinking = "";
   private lastId: string | undefined;
   private lastSeq = 0;
-  private failures = 0;
+  private readonly reconnect: ReconnectDelay;
   private gaps = 0;
   private closed = false;
   private abort: AbortController | undefined;
@@ -111,7 +109,9 @@ export class GenerationStream {
     private readonly url: string,
     private readonly handlers: StreamHandlers,
     private readonly world: StreamWorld = BROWSER,
-  ) {}
+  ) {
+    this.reconnect = new ReconnectDelay(() => world.random());
+  }
 
   /** The id of the last event that was consumed, for `seen_id`. */
   get seenId(): string | undefined {
@@ -215,7 +215,7 @@ export class GenerationStream {
     }
     this.lastSeq = seq;
     this.lastId = event.id;
-    this.failures = 0;
+    this.reconnect.heard();
     this.gaps = 0;
     if (event.type === "delta") this.text += stringField(data, "text");
     else if (event.type === "meta") this.handlers.meta(data as MetaData);
@@ -262,11 +262,9 @@ export class GenerationStream {
   }
 
   private schedule(asked: number | undefined): void {
-    const ceiling = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.failures);
-    const delay = asked ?? ceiling * (0.25 + 0.75 * this.world.random());
-    this.failures += 1;
+    const delay = this.reconnect.next(asked);
     this.waiting = true;
-    if (this.failures > 1) this.handlers.connection("offline");
+    if (this.reconnect.failures > 1) this.handlers.connection("offline");
     this.timer = this.world.setTimeout(() => {
       this.waiting = false;
       void this.connect();

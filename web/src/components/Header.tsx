@@ -46,7 +46,7 @@ export function Header({ thread }: { thread: Thread }) {
           <Menu
             label={t("chatOptions")}
             className="ghost"
-            items={[
+            items={() => [
               { label: head.pinned ? t("unpin") : t("pin"), icon: "pin", run: () => void change(head, { pinned: !head.pinned }, null) },
               {
                 label: head.archived ? t("unarchive") : t("archive"),

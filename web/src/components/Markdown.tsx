@@ -1,6 +1,7 @@
 import { effect, signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { nextLength } from "../markdown/pace";
+import { Playout, wholeLength } from "../markdown/pace";
+import { drawingTurns } from "../markdown/turns";
 import type { MarkdownView } from "../markdown/view";
 
 type Engine = typeof import("../markdown/view");
@@ -20,15 +21,12 @@ export async function loadMarkdown(): Promise<void> {
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 /** Drawing may take this share of the time; where it takes longer, fewer frames are drawn. */
-const BUSY_SHARE = 0.35;
-/** A finished text is drawn in portions of this length, so that a long one holds nothing up. */
-const PORTION_MS = 8;
+const BUSY_SHARE = 0.5;
 
 /** Draws a growing text once per frame, a little behind the data, so that bursts look smooth. Returns what ends it. */
 function drawGrowing(drawing: MarkdownView, text: ReadonlySignal<string>): () => void {
-  let shown = 0;
+  const playout = new Playout();
   let frame = 0;
-  let last = performance.now();
   let restUntil = 0;
   let first = true;
   const paint = (now: number) => {
@@ -38,22 +36,17 @@ function drawGrowing(drawing: MarkdownView, text: ReadonlySignal<string>): () =>
       frame = requestAnimationFrame(paint);
       return;
     }
-    const length = first || calm.matches || document.hidden ? whole.length : nextLength(whole, shown, Math.max(8, now - last));
+    if (first || calm.matches || document.hidden) playout.catchUp();
     first = false;
-    last = now;
-    shown = length;
+    const length = wholeLength(whole, playout.lengthAt(now));
     drawing.grow(length < whole.length ? whole.slice(0, length) : whole);
     restUntil = now + (performance.now() - now) / BUSY_SHARE;
     if (length < whole.length) frame = requestAnimationFrame(paint);
   };
   const stop = effect(() => {
-    const whole = text.value;
+    playout.came(text.value.length, performance.now());
     if (document.hidden || first) return paint(performance.now());
-    if (shown > whole.length) shown = whole.length;
-    if (frame === 0) {
-      last = Math.max(last, performance.now() - 32);
-      frame = requestAnimationFrame(paint);
-    }
+    if (frame === 0) frame = requestAnimationFrame(paint);
   });
   return () => {
     stop();
@@ -61,22 +54,17 @@ function drawGrowing(drawing: MarkdownView, text: ReadonlySignal<string>): () =>
   };
 }
 
-/** Draws a finished text, the first portion at once. Returns what ends it. */
+/** Draws a finished text when its turn comes. Returns what ends it. */
 function drawFinished(drawing: MarkdownView, text: ReadonlySignal<string>): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let giveUp: (() => void) | undefined;
+  drawing.outline(text.peek());
   const stop = effect(() => {
-    clearTimeout(timer);
-    const steps = drawing.finish(text.value);
-    const portion = () => {
-      const since = performance.now();
-      while (performance.now() - since < PORTION_MS) if (steps.next().done) return;
-      timer = setTimeout(portion, 0);
-    };
-    portion();
+    giveUp?.();
+    giveUp = drawingTurns.add(drawing.finish(text.value));
   });
   return () => {
     stop();
-    clearTimeout(timer);
+    giveUp?.();
   };
 }
 
@@ -91,7 +79,7 @@ export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: b
     if (!element) return undefined;
     if (code === null) return effect(() => void (element.textContent = text.value));
     if (!view.current) {
-      element.replaceChildren();
+      if (live) element.replaceChildren();
       view.current = new code.MarkdownView(element);
     }
     return live ? drawGrowing(view.current, text) : drawFinished(view.current, text);

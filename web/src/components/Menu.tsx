@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useId, useRef } from "preact/hooks";
 import { Icon, type IconName } from "./Icon";
@@ -17,7 +18,8 @@ export interface MenuItem {
 interface MenuProps {
   label: string;
   className: string;
-  items: readonly MenuItem[];
+  /** Asked for when the menu opens; a closed one has nothing in the page. */
+  items(): readonly MenuItem[];
   children: ComponentChildren;
   /** Where the menu opens: below the button, or above it. */
   side?: "below" | "above";
@@ -29,10 +31,12 @@ export function Menu({ label, className, items, children, side = "below" }: Menu
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
 
+  const shown = useSignal(false);
+
   const toggled = (event: { newState: string }) => {
-    const shown = event.newState === "open";
-    button.current?.setAttribute("aria-expanded", String(shown));
-    if (!shown) return;
+    shown.value = event.newState === "open";
+    button.current?.setAttribute("aria-expanded", String(shown.value));
+    if (!shown.value) return;
     placeBeside(button.current, list.current, side);
     list.current?.querySelector<HTMLElement>("[role^=menuitem]:not(:disabled)")?.focus({ preventScroll: true });
   };
@@ -62,8 +66,8 @@ export function Menu({ label, className, items, children, side = "below" }: Menu
       <button ref={button} type="button" class={className} aria-label={label} aria-haspopup="menu" aria-expanded="false" aria-controls={id} onClick={open}>
         {children}
       </button>
-      <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onToggle={toggled} onKeyDown={move}>
-        {items.map((item) => (
+      <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onBeforeToggle={(event) => event.newState === "open" && (shown.value = true)} onToggle={toggled} onKeyDown={move}>
+        {(shown.value ? items() : []).map((item) => (
           <button
             key={item.label}
             type="button"

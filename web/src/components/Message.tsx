@@ -193,7 +193,7 @@ function Regenerate({ view, thread }: MessageProps) {
         <Menu
           label={t("regenerateWith")}
           className="action slim"
-          items={others.map((model) => ({ label: model.id, detail: model.model ?? "", icon: "refresh", run: () => void thread.regenerate(view, model.id) }))}
+          items={() => others.map((model) => ({ label: model.id, detail: model.model ?? "", icon: "refresh", run: () => void thread.regenerate(view, model.id) }))}
         >
           <Icon name="chevron" size={14} />
         </Menu>
@@ -213,7 +213,7 @@ function AnswerActions({ view, thread, ask }: MessageProps & { ask(open: boolean
       <Menu
         label={t("moreActions")}
         className="action"
-        items={[{ label: t("branchOff"), icon: "branch", testid: "branch-off", run: () => void branchOff(thread, view) }]}
+        items={() => [{ label: t("branchOff"), icon: "branch", testid: "branch-off", run: () => void branchOff(thread, view) }]}
       >
         <Icon name="dots" size={16} />
       </Menu>

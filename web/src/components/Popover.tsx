@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useId, useRef } from "preact/hooks";
 
@@ -23,15 +24,16 @@ interface PopoverProps {
   children: ComponentChildren;
 }
 
-/** A button that opens a small panel in the top layer: Esc and a click elsewhere close it. */
+/** A button that opens a small panel in the top layer: Esc and a click elsewhere close it. A closed one has nothing in the page. */
 export function Popover({ label, className, button, panelClass = "", side = "below", testid, opened, children }: PopoverProps) {
   const id = useId();
   const from = useRef<HTMLButtonElement>(null);
   const panel = useRef<HTMLDivElement>(null);
+  const shown = useSignal(false);
   const toggled = (event: { newState: string }) => {
-    const shown = event.newState === "open";
-    from.current?.setAttribute("aria-expanded", String(shown));
-    if (!shown) return;
+    shown.value = event.newState === "open";
+    from.current?.setAttribute("aria-expanded", String(shown.value));
+    if (!shown.value) return;
     opened?.();
     placeBeside(from.current, panel.current, side);
     requestAnimationFrame(() => placeBeside(from.current, panel.current, side));
@@ -42,8 +44,8 @@ export function Popover({ label, className, button, panelClass = "", side = "bel
       <button ref={from} type="button" class={className} data-testid={testid} aria-label={label} title={label} aria-haspopup="dialog" aria-expanded="false" aria-controls={id} onClick={() => panel.current?.togglePopover()}>
         {button}
       </button>
-      <div ref={panel} id={id} class={`menu panel ${panelClass}`} role="dialog" aria-label={label} tabIndex={-1} popover="auto" onToggle={toggled}>
-        {children}
+      <div ref={panel} id={id} class={`menu panel ${panelClass}`} role="dialog" aria-label={label} tabIndex={-1} popover="auto" onBeforeToggle={(event) => event.newState === "open" && (shown.value = true)} onToggle={toggled}>
+        {shown.value && children}
       </div>
     </>
   );

@@ -124,7 +124,7 @@ export function Row({ item }: { item: Conversation }) {
       <Menu
         label={t("optionsFor", titleOf(item))}
         className="row-menu"
-        items={[
+        items={() => [
           { label: t("rename"), icon: "pencil", run: () => (renaming.value = true) },
           { label: item.pinned ? t("unpin") : t("pin"), icon: "pin", run: () => void change(item, { pinned: !item.pinned }, null) },
           { label: t("move"), icon: "folder", run: () => openMove(item.id) },

@@ -52,7 +52,7 @@ function Account() {
       label={t("accountOf", user.name)}
       className="account"
       side="above"
-      items={[
+      items={() => [
         { label: t("settings"), icon: "gear", run: () => openSettings() },
         ...(operator ? [{ label: t("operator"), icon: "gauge" as const, run: goToOperator }] : []),
         { label: t("shortcuts"), icon: "keys", run: () => (helpOpen.value = true) },

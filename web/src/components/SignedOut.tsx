@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { t } from "../i18n";
-import { enter, signInFault, useToken } from "../state/session";
+import { enter, signInFault, usePassword, useToken } from "../state/session";
 import { Logo } from "./Icon";
 
 /** Takes the token out of a pasted link; a bare token is taken as it is. */
@@ -13,16 +13,27 @@ function tokenOf(text: string): string {
   }
 }
 
+function valueOf(event: SubmitEvent, name: string): string {
+  return ((event.currentTarget as HTMLFormElement).elements.namedItem(name) as HTMLInputElement).value;
+}
+
 export function SignedOut() {
   const busy = useSignal(false);
-  const submit = async (event: SubmitEvent) => {
+  const signIn = async (event: SubmitEvent, prove: () => Promise<boolean> | null) => {
     event.preventDefault();
-    const field = (event.currentTarget as HTMLFormElement).elements.namedItem("link") as HTMLInputElement;
-    const token = tokenOf(field.value);
-    if (token === "" || busy.value) return;
+    const proof = busy.value ? null : prove();
+    if (proof === null) return;
     busy.value = true;
-    if (await useToken(token)) await enter();
+    if (await proof) await enter();
     busy.value = false;
+  };
+  const withPassword = (event: SubmitEvent) => {
+    const [name, password] = [valueOf(event, "username").trim(), valueOf(event, "password")];
+    return name === "" || password === "" ? null : usePassword(name, password);
+  };
+  const withLink = (event: SubmitEvent) => {
+    const token = tokenOf(valueOf(event, "link"));
+    return token === "" ? null : useToken(token);
   };
   return (
     <main class="gate">
@@ -33,19 +44,24 @@ export function SignedOut() {
           {signInFault.value}
         </p>
       )}
-      <p>
-        {t("signInCommand")}
-      </p>
-      <pre class="gate-command">
-        <code>antiphon link</code>
-      </pre>
-      <p>{t("signInPaste")}</p>
-      <form class="gate-form" onSubmit={(event) => void submit(event)}>
-        <input name="link" type="text" autocomplete="off" spellcheck={false} placeholder={t("signInLink")} aria-label={t("signInLink")} />
+      <form class="gate-form tall" onSubmit={(event) => void signIn(event, () => withPassword(event))}>
+        <input name="username" type="text" autocomplete="username" autocapitalize="none" spellcheck={false} dir="auto" placeholder={t("name")} aria-label={t("name")} />
+        <input name="password" type="password" autocomplete="current-password" placeholder={t("password")} aria-label={t("password")} />
         <button type="submit" class="button primary" disabled={busy.value}>
           {t("signIn")}
         </button>
       </form>
+      <p class="gate-or">{t("or")}</p>
+      <form class="gate-form" onSubmit={(event) => void signIn(event, () => withLink(event))}>
+        <input name="link" type="text" autocomplete="off" spellcheck={false} placeholder={t("signInLink")} aria-label={t("signInLink")} />
+        <button type="submit" class="button" disabled={busy.value}>
+          {t("useLink")}
+        </button>
+      </form>
+      <p>{t("signInCommand")}</p>
+      <pre class="gate-command">
+        <code>antiphon link</code>
+      </pre>
     </main>
   );
 }

@@ -37,8 +37,11 @@ export const de: Words = {
   linkExpired: "Dieser Anmeldelink ist abgelaufen oder wurde schon benutzt.",
 
   signInTitle: "Bei Antiphon anmelden",
-  signInCommand: "Auf dem Rechner, auf dem Antiphon läuft, gibt dieser Befehl einen Anmeldelink aus:",
-  signInPaste: "Den Link in diesem Browser öffnen oder hier einfügen.",
+  password: "Passwort",
+  passwordWrong: "Name und Passwort passen nicht zusammen.",
+  or: "oder",
+  useLink: "Link verwenden",
+  signInCommand: "Auf dem Rechner, auf dem Antiphon läuft, gibt dieser Befehl einen Link zum Öffnen oder Einfügen aus:",
   signInLink: "Anmeldelink",
   signIn: "Anmelden",
 

@@ -38,8 +38,11 @@ export const en = {
 
   // signing in
   signInTitle: "Sign in to Antiphon",
-  signInCommand: "On the machine that runs Antiphon, this command prints a sign-in link:",
-  signInPaste: "Open that link in this browser, or paste it here.",
+  password: "Password",
+  passwordWrong: "This name and password do not match.",
+  or: "or",
+  useLink: "Use link",
+  signInCommand: "On the machine that runs Antiphon, this command prints a link to open or to paste:",
   signInLink: "Sign-in link",
   signIn: "Sign in",
 

@@ -7,22 +7,34 @@ export class MarkdownView {
   private readonly splitter = new BlockSplitter();
   private html: string[] = [];
   private frozen = 0;
+  /** The first block when last drawn: another one means that the text is another one. */
+  private first: Block | undefined;
 
   constructor(private readonly root: HTMLElement) {}
 
   /** Shows a text that may still grow: only the blocks that can still change are looked at. */
   grow(text: string): void {
     const { blocks, frozenCount } = this.splitter.update(text);
-    this.reconcile(blocks, Math.min(this.frozen, this.html.length), blocks.length);
+    const same = this.first !== undefined && blocks[0] === this.first;
+    this.reconcile(blocks, same ? Math.min(this.frozen, this.html.length) : 0, blocks.length);
     this.trim(blocks.length);
     this.frozen = frozenCount;
+    this.first = blocks[0];
+  }
+
+  /** Until its turn comes a finished text stands there as it is, so that what is around it keeps its place. */
+  outline(text: string): void {
+    if (this.root.firstChild !== null) return;
+    this.place(0).classList.add("outline");
+    this.place(0).textContent = text;
   }
 
   /**
-   * Shows a text that is finished, so that later definitions may reach earlier blocks. Yields after each block, so that a
-   * caller can spread a long text over several tasks.
+   * Shows a text that is finished. Yields after each block, so that a caller can spread a long text over several tasks. Blocks that
+   * were drawn while it grew stay; only where a later definition may reach them they are all looked at again.
    */
   *finish(text: string): Generator<void, void, void> {
+    if (this.frozen > 0 && !hasDefinitions(text)) return this.grow(text);
     const blocks = BlockSplitter.whole(text);
     for (let at = 0; at < blocks.length; at += 1) {
       this.reconcile(blocks, at, at + 1);
@@ -44,6 +56,7 @@ export class MarkdownView {
       }
       const html = blockHtml(block.token);
       if (this.html[at] === html) continue;
+      place.className = "block";
       place.replaceChildren(blockNodes(html));
       dress(place);
       this.html[at] = html;
@@ -63,6 +76,11 @@ export class MarkdownView {
     this.root.append(made);
     return made;
   }
+}
+
+/** Whether a link's address may stand elsewhere than the link. */
+function hasDefinitions(text: string): boolean {
+  return text.includes("]:");
 }
 
 /** An open code block that grew keeps its nodes, so that its scroll position and its copy button stay under the hand. */

@@ -1,12 +1,15 @@
 import { computed, signal } from "@preact/signals";
-import { api, onSignedOut, Problem, type Me, type Model } from "../api";
+import { api, onSignedOut, Problem, type Me, type Model, type Proof } from "../api";
 import { t } from "../i18n";
 import { forgetActivity } from "./activity";
 import { forgetDrafts } from "./drafts";
 
 export type SessionState = "starting" | "in" | "out" | "unreachable";
 
-export const session = signal<SessionState>("starting");
+const KNOWN_KEY = "antiphon.known";
+
+/** A browser that was signed in when it was last here draws the chat at once and finds out meanwhile whether it still is. */
+export const session = signal<SessionState>(localStorage.getItem(KNOWN_KEY) === null || location.search.includes("token=") ? "starting" : "in");
 export const me = signal<Me | null>(null);
 /** Every model of this server; `models` are those that may be used. */
 export const allModels = signal<Model[]>([]);
@@ -37,24 +40,37 @@ function takeToken(): string | null {
   return token;
 }
 
+function leave(): void {
+  localStorage.removeItem(KNOWN_KEY);
+  session.value = "out";
+}
+
 export async function startSession(): Promise<void> {
-  onSignedOut(() => {
-    if (session.value === "in") session.value = "out";
-  });
+  onSignedOut(leave);
   const token = takeToken();
   if (token !== null) await useToken(token);
+  else if (session.value === "in") void refreshModels();
   await enter();
 }
 
 /** Signs in with a token; `false` and `signInFault` when the server refuses it. */
-export async function useToken(token: string): Promise<boolean> {
+export function useToken(token: string): Promise<boolean> {
+  return signIn({ token }, t("linkExpired"));
+}
+
+/** Signs in with a name and its password; `false` and `signInFault` when the server refuses them. */
+export function usePassword(name: string, password: string): Promise<boolean> {
+  return signIn({ name, password }, t("passwordWrong"));
+}
+
+async function signIn(proof: Proof, refused: string): Promise<boolean> {
   try {
-    await api.signIn(token);
+    await api.signIn(proof);
     signInFault.value = null;
     return true;
   } catch (error) {
-    signInFault.value =
-      error instanceof Problem && error.status === 0 ? t("unreachableRunning") : t("linkExpired");
+    if (!(error instanceof Problem)) throw error;
+    signInFault.value = error.status === 0 ? t("unreachableRunning") : error.status === 401 ? refused : error.message;
     return false;
   }
 }
@@ -65,14 +81,15 @@ export async function enter(): Promise<void> {
     try {
       const found = await api.me();
       if (me.value !== null && me.value.user_id !== found.user_id) return location.assign("/");
+      localStorage.setItem(KNOWN_KEY, "1");
       me.value = found;
-      session.value = "in";
       signInFault.value = null;
-      void refreshModels();
+      if (session.value !== "in") void refreshModels();
+      session.value = "in";
       return;
     } catch (error) {
       if (error instanceof Problem && error.status > 0 && error.status < 500) {
-        session.value = "out";
+        leave();
         return;
       }
       session.value = "unreachable";
@@ -83,6 +100,7 @@ export async function enter(): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await api.signOut().catch(() => undefined);
+  localStorage.removeItem(KNOWN_KEY);
   forgetDrafts();
   forgetActivity();
   location.assign("/");

@@ -93,7 +93,10 @@ export function startThreads(): void {
     });
   });
   effect(() => {
-    if (session.value === "in") void refreshConversations();
+    if (session.value !== "in") return;
+    void refreshConversations();
+    const thread = shownThread.peek();
+    if (thread.state.peek() === "failed") void thread.load();
   });
   effect(() => {
     const id = route.value;
