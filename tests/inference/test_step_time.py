@@ -59,6 +59,17 @@ def test_a_disturbed_step_does_not_move_it_far() -> None:
     assert model.seconds(probe) == pytest.approx(before, rel=0.2)
 
 
+@pytest.mark.parametrize("scale", [0.1, 20.0])
+def test_a_machine_that_has_become_another_one_is_learned_anew(scale: float) -> None:
+    rng = random.Random(4)
+    model = StepTimeModel()
+    for number in range(240):
+        load = random_load(rng)
+        model.observe(load, true_seconds(load, 1.0 if number < 200 else scale))
+    probe = random_load(rng)
+    assert model.seconds(probe) == pytest.approx(true_seconds(probe, scale), rel=0.2)
+
+
 @pytest.mark.parametrize("past", [0, 500, 4000])
 def test_a_chunk_fills_its_seconds_and_not_more(past: int) -> None:
     model = StepTimeModel()

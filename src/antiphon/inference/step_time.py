@@ -19,6 +19,8 @@ _FIRST_VARIANCE = 30.0
 _MOST_VARIANCE = 300.0
 _OUTLIER = 2.5
 """A step that took this many times the prediction counts as that much longer, not more: somebody else used the machine."""
+_CHANGED_STEPS = 8
+"""So many such steps in a row are no disturbance: the machine has become another one, and is learned anew."""
 _TRUSTED_STEPS = 8
 """Before this many steps the model knows too little to call anything an outlier."""
 _PLENTY_STEPS, _ALIKE_STEPS = 64, 4
@@ -58,6 +60,7 @@ class StepTimeModel:
         self._weights = [value / scale for value, scale in zip(prior_ms, _SCALE, strict=True)]
         self._covariance = _uncertain()
         self._steps = 0
+        self._unlike = 0
         self._unit = 1.0
         self.coefficients_ms: tuple[float, ...] = tuple(prior_ms)
         """Milliseconds per step, row, prefill token, context token and pair; none is negative."""
@@ -95,8 +98,11 @@ class StepTimeModel:
         terms = load.terms()
         predicted = self._milliseconds(terms)
         actual = max(seconds * 1000, _FLOOR_MS)
+        self._unlike = self._unlike + 1 if max(actual / predicted, predicted / actual) > _OUTLIER else 0
+        if self._steps > _TRUSTED_STEPS and self._unlike >= _CHANGED_STEPS:
+            self._steps, self._unlike, self._covariance = 0, 0, _uncertain()
         if self._steps == 0:
-            self._unit = actual / predicted
+            self._unit *= actual / predicted
             predicted = actual
         self._steps += 1
         if self._steps > _TRUSTED_STEPS:

@@ -1,0 +1,99 @@
+"""What the gateway adds: the same requests over HTTP and straight to a replica over its own socket, in turn, ABBA."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from antiphon.core.messages import Role
+from antiphon.engines.base import PromptMessage, ReplicaSpec
+from antiphon.engines.reference import ReferenceTokenizer
+from benchmarks.chats import Chat
+from benchmarks.gateway_people import RATE_TOK_S, config
+from benchmarks.replica_client import engine_request, generate, replica
+from benchmarks.report import Report, median, percentile, progress
+from benchmarks.served import Served, served
+
+STREAMS = 100
+"""At once."""
+TOKENS = 24
+TOKENIZER = ReferenceTokenizer()
+SPEC = ReplicaSpec("bench", "reference", "reference", "", prefill_tokens_per_s=50000, output_tokens_per_s=RATE_TOK_S, blocks=4096)
+
+async def over_http(server: Served, session: aiohttp.ClientSession, prompt: str) -> tuple[float, int]:
+    """Seconds to the first token of one completion, and how many batches brought its tokens."""
+    body = {"model": "small", "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": TOKENS}
+    start, first, batches = time.perf_counter(), 0.0, 0
+    async with session.post(f"{server.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {server.key}"}) as answer:
+        answer.raise_for_status()
+        async for line in answer.content:
+            if line.startswith(b"data: {") and b'"content":"' in line and b'"role"' not in line:
+                batches += 1
+                first = first or time.perf_counter() - start
+    return first, batches
+
+
+async def wave(ask: object, count: int, seed: int) -> list[float]:
+    """``STREAMS`` streams at once, each new one as another ends; TTFTs."""
+    assert callable(ask)
+    rng, ttfts, numbers = random.Random(seed), [], iter(range(count))
+
+    async def stream() -> None:
+        await asyncio.sleep(rng.random() * TOKENS / RATE_TOK_S)
+        ttfts.extend([await ask(f"({seed}.{number}) tell me about the river and the boat") for number in numbers])
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(STREAMS):
+            group.create_task(stream())
+    return ttfts
+
+
+async def added(report: Report, quick: bool) -> None:
+    count, rounds = (200, 1) if quick else (350, 3)
+    with served(config(blocks=4096, limit=400)) as server:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session, replica(SPEC) as client:
+            batches = 0
+            cpu_s = 0.0
+            ours: list[float] = []
+            theirs: list[float] = []
+
+            async def http(prompt: str) -> float:
+                nonlocal batches
+                first, count = await over_http(server, session, prompt)
+                batches += count
+                return first
+
+            async def direct(prompt: str) -> float:
+                ids = tuple(
+                    TOKENIZER.prompt([PromptMessage(Role.SYSTEM, "You are a helpful assistant."), PromptMessage(Role.USER, prompt)])
+                )
+                request = engine_request(Chat(0, (ids,), TOKENS, 1, 0.0), ids, 1, prompt)
+                return (await generate(client, request)).ttft_s
+
+            await wave(http, 100, 900)
+            for number in range(rounds):
+                for mine in (True, False) if number % 2 == 0 else (False, True):
+                    if mine:
+                        before = cpu_seconds(server.pid)
+                        ours += await wave(http, count, number)
+                        cpu_s += cpu_seconds(server.pid) - before
+                    else:
+                        theirs += await wave(direct, count, number)
+                progress(f"added, round {number + 1}: HTTP p50 {1e3 * median(ours):.1f} ms, direct p50 {1e3 * median(theirs):.1f} ms")
+    report.n += len(ours)
+    report.results["added_ttft_ms_p50"] = round(1e3 * (median(ours) - median(theirs)), 2)
+    if not quick:
+        report.results["added_ttft_ms_p99"] = round(1e3 * (percentile(ours, 0.99) - percentile(theirs, 0.99)), 2)
+    report.results["cpu_ms_per_batch"] = round(1e3 * cpu_s / (count * rounds * TOKENS), 3)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of one process, its children left out."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
