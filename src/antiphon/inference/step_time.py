@@ -22,7 +22,7 @@ _OUTLIER = 2.5
 _CHANGED_STEPS = 8
 """So many such steps in a row are no disturbance: the machine has become another one, and is learned anew."""
 _TRUSTED_STEPS = 8
-"""Before this many steps the model knows too little to call anything an outlier."""
+"""Before this many steps the model knows too little to call anything an outlier; what is slower by far is believed at once."""
 _PLENTY_STEPS, _ALIKE_STEPS = 64, 4
 _FLOOR_MS = 1e-3
 _TERMS = range(5)
@@ -99,7 +99,7 @@ class StepTimeModel:
         predicted = self._milliseconds(terms)
         actual = max(seconds * 1000, _FLOOR_MS)
         self._unlike = self._unlike + 1 if max(actual / predicted, predicted / actual) > _OUTLIER else 0
-        if self._steps > _TRUSTED_STEPS and self._unlike >= _CHANGED_STEPS:
+        if self._unlike >= _CHANGED_STEPS or (0 < self._steps <= _TRUSTED_STEPS and actual > _OUTLIER * predicted):
             self._steps, self._unlike, self._covariance = 0, 0, _uncertain()
         if self._steps == 0:
             self._unit *= actual / predicted
