@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -25,6 +24,7 @@ STREAMS = 100
 TOKENS = 24
 TOKENIZER = ReferenceTokenizer()
 SPEC = ReplicaSpec("bench", "reference", "reference", "", prefill_tokens_per_s=50000, output_tokens_per_s=RATE_TOK_S, blocks=4096)
+
 
 async def over_http(server: Served, session: aiohttp.ClientSession, prompt: str) -> tuple[float, int]:
     """Seconds to the first token of one completion, and how many batches brought its tokens."""

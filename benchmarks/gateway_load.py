@@ -19,7 +19,7 @@ from benchmarks.gateway_people import PLANS, SHARES, Fate, People, config, keys_
 from benchmarks.report import Report, progress
 from benchmarks.served import Served, served
 
-CAPACITY = 5.0
+CAPACITY = 10.0
 """Requests a second that the pool of the overload can about take."""
 FACTORS = (0.75, 1.25, 2.0, 10.0)
 _SETTLED_S = 5.0
@@ -33,7 +33,7 @@ async def open_loop(people: People, rate: float, seconds: float, seed: int) -> l
     while at < seconds:
         await asyncio.sleep(max(start + at - time.perf_counter(), 0.0))
         plan = rng.choices(list(SHARES), list(SHARES.values()))[0]
-        tasks.append(asyncio.create_task(people.ask(plan, len(tasks), tokens=rng.choice((16, 32, 48, 64)))))
+        tasks.append(asyncio.create_task(people.ask(plan, len(tasks), tokens=rng.randint(16, 64))))
         at += rng.expovariate(rate)
     return [await task for task in tasks]
 
@@ -100,9 +100,9 @@ class Overload:
 async def overload(report: Report, quick: bool) -> None:
     seconds = 20.0 if quick else 45.0
     seen = Overload()
-    with served(config(blocks=64)) as server:
+    with served(config(blocks=128)) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            people = People(server, session, await keys_of(server, 6))
+            people = People(server, session, await keys_of(server, 40))
             for factor in FACTORS:
                 watch = asyncio.create_task(deaf_times(server, session))
                 fates = await open_loop(people, factor * CAPACITY, seconds, report.seed)
@@ -150,23 +150,31 @@ async def obedient(report: Report, quick: bool) -> None:
     progress(f"obedient: served {sum(outcomes)} of {clients}, {len(attempts)} attempts in {seconds:.0f} s, at most {busiest} a second")
 
 
-async def flooder(*, seconds: float) -> float:
-    """Eight users of one plan, all with something waiting; the least served of the others against an eighth of all."""
+async def flooder(report: Report, quick: bool) -> None:
+    for name, module in (("flooder_min_share", "antiphon"), ("flooder_min_share_fcfs", "benchmarks.arrival_order")):
+        report.results[name] = round(await others_least_share(module, seconds=25.0 if quick else 60.0), 3)
+        progress(f"{name}: {report.results[name]}")
+
+
+async def others_least_share(module: str, *, seconds: float) -> float:
+    """Eight users of one plan, all with something waiting, one with twenty times as much; the least served of the others
+    against an eighth of all.
+    """
     text = config(blocks=64, limit=1000).replace("ttft_limit_ms = 3000", "ttft_limit_ms = 600000")
-    with served(text) as server:
+    with served(text, module=module) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             people = People(server, session, await keys_of(server, 8))
             tokens = Counter[int]()
-            over = time.perf_counter() + seconds
 
             async def chat(user: int) -> None:
-                while time.perf_counter() < over:
+                while True:
                     fate = await people.ask("middle", user, tokens=32)
-                    if time.perf_counter() < over:
+                    if fate.ended_s >= _SETTLED_S:
                         tokens[user] += fate.tokens
                     if fate.code:
                         await asyncio.sleep(0.1)
 
+            people.began = time.perf_counter()
             tasks = [asyncio.create_task(chat(user)) for user in range(8) for _ in range(80 if user == 0 else 4)]
             await asyncio.sleep(seconds)
             for task in tasks:
@@ -180,7 +188,7 @@ async def cancels(report: Report, quick: bool) -> None:
     rng, count = random.Random(report.seed), 60 if quick else 200
     with served(config(blocks=64)) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            operator = command(server, "keys", "create", "--name", "operator", "--scopes", "admin")
+            operator = server.key
 
             async def pools() -> dict[str, object]:
                 async with session.get(f"{server.url}/v1/admin/pools", headers={"Authorization": f"Bearer {operator}"}) as answer:

@@ -38,14 +38,17 @@ class Served:
 
 
 @contextmanager
-def served(config: str = "", *, kept: Path | None = None) -> Iterator[Served]:
-    """Start a server with ``config`` (TOML), wait until it is ready, and drain it at the end; on the folder ``kept`` if given."""
+def served(config: str = "", *, kept: Path | None = None, module: str = "antiphon") -> Iterator[Served]:
+    """Start a server with ``config`` (TOML), wait until it is ready, and drain it at the end; on the folder ``kept`` if given.
+
+    ``module`` is what is run as ``antiphon``.
+    """
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as made:
         folder = made if kept is None else str(kept)
         data = Path(folder)
         file = data / "antiphon.toml"
         file.write_text(config)
-        command = [sys.executable, "-m", "antiphon", "serve", "--port", "0", "--data", folder, "--config", str(file)]
+        command = [sys.executable, "-m", module, "serve", "--port", "0", "--data", folder, "--config", str(file)]
         start = time.perf_counter()
         with (data / "server.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

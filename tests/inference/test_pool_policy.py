@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.admission import Shed
+from antiphon.inference.arrival_rate import ArrivalRate
 from antiphon.inference.ask import Ask, Demand
 from antiphon.inference.circuit import Circuit, CircuitBreaker
+from antiphon.inference.fleet import RateMeter
 from antiphon.inference.length_estimate import LengthEstimator
 from antiphon.inference.wait_forecast import Arrivals, Expected, Serving, forecast
 from tests.inference.virtual_pool import Machine, PlanLoad, Turn, VirtualPool, poisson_turns
@@ -122,13 +125,31 @@ def test_the_line_is_played_forward() -> None:
     demand = Demand(64, 10, 50.0)
     busy = Serving(1, 128, 0, 62, [(10.0, 64), (30.0, 64)], (100.0, 0.0, 1.0, 0.0, 0.0))
     starts = forecast(busy, [Expected(demand, Band.STANDARD)] * 3)
-    assert starts[0] == pytest.approx(1.0 + 0.01, rel=0.05)
-    assert starts[1] == pytest.approx(3.0 + 0.02, rel=0.05)
-    assert starts[2] == pytest.approx(6.0, rel=0.1)
+    assert starts[0] == pytest.approx(1.0 + 0.01 + 0.1, rel=0.05)
+    assert starts[1] == pytest.approx(3.0 + 0.02 + 0.1, rel=0.05)
+    assert starts[2] == pytest.approx(6.0 + 0.1, rel=0.1)
     overtaken = forecast(busy, [Expected(demand, Band.STANDARD)], [Arrivals(Band.HIGH, 2.0, demand)])
     assert overtaken[0] > starts[0] + 1.0
     assert forecast(Serving(1, 128, 128, 64, []), [Expected(demand, Band.LOW, probe=True)])[0] < 0.1
+    half = Serving(1, 128, 64, 63, [(10.0, 64)], (100.0, 0.0, 1.0, 0.0, 0.0))
+    assert forecast(half, [Expected(demand, Band.STANDARD)])[0] < 0.2
+    assert forecast(replace(half, block_tokens=96), [Expected(demand, Band.STANDARD)])[0] > 1.0
     assert math.isfinite(forecast(Serving(0, 0, 0, 0, []), [Expected(demand, Band.LOW)])[0])
+
+
+def test_a_load_that_jumps_is_believed_within_seconds_and_chance_is_not() -> None:
+    rng, rate, now = random.Random(6), ArrivalRate(0.0), 60.0
+    while (now := now + rng.expovariate(5.0)) < 64.0:
+        rate.add(now)
+    assert 3.0 <= rate.rate(64.0) <= 7.0
+    slow = RateMeter(0.0, 10.0)
+    slow.add(20.0, 62.0)
+    assert slow.rate(64.0) < 2.0
+    errors: list[float] = []
+    while (now := now + rng.expovariate(5.0)) < 400.0:
+        rate.add(now)
+        errors.append(abs(rate.rate(now) - 5.0))
+    assert sum(errors) / len(errors) < 1.2
 
 
 def test_a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() -> None:

@@ -197,3 +197,8 @@ class RateMeter:
         """Unbiased from the first second on; falls to 0 in silence."""
         seen = self._span_s * (1 - math.exp((self._began - now) / self._span_s))
         return self._weight * math.exp((self._at - now) / self._span_s) / seen if seen > 0 else 0.0
+
+    def forget(self, now: float, seen_s: float, rate: float) -> None:
+        """Believe ``rate``, as if it had been seen for the last ``seen_s`` and nothing before."""
+        self._began, self._at = now - seen_s, now
+        self._weight = rate * self._span_s * (1 - math.exp(-seen_s / self._span_s))

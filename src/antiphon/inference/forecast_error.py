@@ -7,16 +7,18 @@ from collections import deque
 
 _WINDOW = 200
 _FEWEST = 20
-_QUANTILE = 0.9
 _FIRST_SAFETY = 1.2
 _MOST_SAFETY = 2.0
 _SHORTEST_S = 0.1
 
 
 class ForecastError:
-    """One pool's last waits. Whether a wait is within a limit is asked of the forecast times ``safety``."""
+    """The last waits of some. Whether a wait is within a limit is asked of the forecast times ``safety``; ``quantile`` of them
+    are to be.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, quantile: float = 0.9) -> None:
+        self._quantile = quantile
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
 
@@ -32,7 +34,7 @@ class ForecastError:
 
     @property
     def safety(self) -> float:
-        """Nine of ten waits are at most so many times what was told; between 1 and 2."""
+        """``quantile`` of the waits are at most so many times what was told; between 1 and 2."""
         if len(self._sorted) < _FEWEST:
             return _FIRST_SAFETY
-        return min(max(self._sorted[int(_QUANTILE * (len(self._sorted) - 1))], 1.0), _MOST_SAFETY)
+        return min(max(self._sorted[int(self._quantile * (len(self._sorted) - 1))], 1.0), _MOST_SAFETY)

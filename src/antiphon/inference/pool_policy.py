@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.admission import Look, output_cap
+from antiphon.inference.arrival_rate import ArrivalRate
 from antiphon.inference.ask import Ask, Demand
 from antiphon.inference.drain import DrainMeter, Pressure, ReturnSlots
 from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST
@@ -29,6 +30,8 @@ _CHANGED_VIEW_S = 0.1
 _RATE_SPAN_S = 10.0
 _REFUSED_LATELY_S = 5.0
 _TOKENS_A_PLACE = 2048
+_TOP_QUANTILE = 0.98
+"""Of the highest band so many are to be served within their limit, of the others nine of ten: others make way for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,11 @@ class _Wait:
 class _Arrived:
     """A band's arrivals: how many a second, and what one wants on average."""
 
-    rate: RateMeter
+    rate: ArrivalRate
     demand: Demand | None = None
 
     def add(self, demand: Demand, now: float) -> None:
-        self.rate.add(1.0, now)
+        self.rate.add(now)
         old = self.demand
         if old is None:
             self.demand = demand
@@ -105,7 +108,8 @@ class PoolPolicy(Generic[K]):
     def __init__(self, rules: PoolRules, ledgers: Sequence[ReplicaLedger], now: float) -> None:
         self.rules = rules
         self.lengths = LengthEstimator()
-        self.error = ForecastError()
+        error = ForecastError()
+        self.errors = {band: ForecastError(_TOP_QUANTILE) if band is Band.HIGH else error for band in Band}
         self._ledgers = ledgers
         self._queue: WaitQueue[K] = WaitQueue(fair=rules.fair)
         self._waits: dict[K, _Wait] = {}
@@ -115,7 +119,7 @@ class PoolPolicy(Generic[K]):
         """How fast each band's virtual time goes."""
         self._slots = ReturnSlots()
         self._pressure = Pressure()
-        self._arrived = {band: _Arrived(RateMeter(now, _RATE_SPAN_S)) for band in Band}
+        self._arrived = {band: _Arrived(ArrivalRate(now)) for band in Band}
         self._starts = RateMeter(now, _RATE_SPAN_S)
         self._view: LineView[K] | None = None
         self._changed = False
@@ -166,7 +170,7 @@ class PoolPolicy(Generic[K]):
             position=place.position,
             wait_s=place.wait_s,
             prefill_s=prefill_s,
-            safety=self.error.safety,
+            safety=self.errors[ask.band].safety,
             holds=self._holds(ask),
         )
 
@@ -283,7 +287,7 @@ class PoolPolicy(Generic[K]):
         self._drain.update(now, waiting=bool(self._queue), started=1)
         self._starts.add(1.0, now)
         if wait.told_s is not None:
-            self.error.observe(wait.told_s, now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000)
+            self.errors[waiter.ask.band].observe(wait.told_s, now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000)
         self._changed = True
 
     def progressed(self, key: K, tokens: int) -> None:
@@ -426,6 +430,7 @@ class PoolPolicy(Generic[K]):
             step_ms=next((ledger.snapshot.step_ms for ledger in ready if ledger.snapshot is not None), ()),
             prefill_tokens=sum(ledger.prefill_tokens for ledger in ready),
             headroom=headroom,
+            block_tokens=size,
         )
 
     def _expected_arrivals(self, now: float) -> list[Arrivals]:

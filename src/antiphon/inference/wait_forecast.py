@@ -37,6 +37,8 @@ class Serving:
     """Prompts that were sent and are not computed yet."""
     headroom: Mapping[Band, tuple[int, int]] = field(default_factory=dict[Band, tuple[int, int]])
     """Rows and tokens that a band leaves to higher ones."""
+    block_tokens: int = 1
+    """Each holds whole blocks of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,12 @@ class _Play:
         self._free_tokens, self._free_rows = float(serving.free_tokens), serving.free_rows
         self._now_s = serving.prefill_tokens * self._prefill_ms / 1000 / self._replicas
         self._step = 0.0
-        expected = sum(tokens for _, tokens in serving.running)
+        self._block = serving.block_tokens
+        expected = sum(self._whole(tokens) for _, tokens in serving.running)
         self._held = float(max(serving.tokens - serving.free_tokens, 0))
         # What the replicas really hold is known in all; single sequences are known by what they are expected to hold.
         self._share = min(self._held / expected, 1.0) if expected and self._held else 1.0
-        self._running = [(left, tokens * self._share) for left, tokens in serving.running]
+        self._running = [(left, self._whole(tokens) * self._share) for left, tokens in serving.running]
         heapq.heapify(self._running)
         self._arrivals = sorted((one for one in arrivals if one.per_s > 0), key=lambda one: -one.band)
         self._due = [1 / one.per_s for one in self._arrivals]
@@ -99,11 +102,11 @@ class _Play:
                 self._owed[one.band] += BAND_SHARE[one.band] * demand.tokens
                 self._begin(demand)
             elif one.probe:
-                return self._now_s + self._prefill_s(demand)
+                return self._now_s + self._prefill_s(demand) + self._step_s()
             else:
                 self._owed[one.band] = max(self._owed[one.band] - demand.tokens, 0.0)
                 self._begin(demand)
-                return self._now_s
+                return self._now_s + self._step_s()
         return HORIZON_S
 
     def _next_arrival(self, one: Expected) -> int | None:
@@ -117,10 +120,10 @@ class _Play:
 
     def _fits(self, demand: Demand, band: Band) -> bool:
         rows, tokens = self._headroom.get(band, (0, 0))
-        return not self._running or (self._free_rows > rows and demand.tokens + tokens <= self._free_tokens)
+        return not self._running or (self._free_rows > rows and self._whole(demand.tokens) + tokens <= self._free_tokens)
 
     def _begin(self, demand: Demand) -> None:
-        tokens = demand.tokens * self._share
+        tokens = self._whole(demand.tokens) * self._share
         self._now_s += self._prefill_s(demand)
         self._free_tokens -= tokens
         self._free_rows -= 1
@@ -129,13 +132,19 @@ class _Play:
 
     def _end_one(self) -> None:
         end, tokens = heapq.heappop(self._running)
-        rows = len(self._running) + 1
-        step_ms = self._step_ms + (self._row_ms * rows + self._context_ms * self._held) / self._replicas
-        self._now_s += max(end - self._step, 0.0) * step_ms / 1000
+        self._now_s += max(end - self._step, 0.0) * self._step_s(1)
         self._step = max(end, self._step)
         self._free_tokens += tokens
         self._free_rows += 1
         self._held -= tokens
+
+    def _step_s(self, more_rows: int = 0) -> float:
+        """A step as long as things are as they are; a first token comes at the end of one."""
+        rows = len(self._running) + more_rows
+        return (self._step_ms + (self._row_ms * rows + self._context_ms * self._held) / self._replicas) / 1000
+
+    def _whole(self, tokens: int) -> int:
+        return -(-tokens // self._block) * self._block
 
     def _prefill_s(self, demand: Demand) -> float:
         return demand.prefill_tokens * self._prefill_ms / 1000 / self._replicas
