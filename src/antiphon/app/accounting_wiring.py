@@ -24,13 +24,16 @@ from antiphon.stores.limits.base import Limiter
 from antiphon.stores.limits.fallback import FallbackLimiter
 from antiphon.stores.limits.memory import MemoryLimiter
 from antiphon.stores.sql.base import Database
-from antiphon.stores.usage.base import Ledger, Route
+from antiphon.stores.usage.adding import readable_records
+from antiphon.stores.usage.base import Feed, Ledger, Outbox, Route
 from antiphon.stores.usage.local import LocalRoute
 from antiphon.stores.usage.sql import SqlLedger, SqlOutbox
 
 log = structlog.get_logger(__name__)
 
 _MOST_OPEN = 10_000
+_BROKER_S = 3.0
+"""A start waits no longer for a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,22 @@ class Accounting:
     terms: Terms
     memory: MemoryLimiter
     route: Route
+    feed: Feed | None
+    outbox: Outbox
     plans: Mapping[str, Plan]
 
     async def start(self, generations: Generations) -> None:
         """Bring the ledger up to date and give the limiter in memory the memory of it. Raises ``StoreUnavailable``."""
         try:
-            await self.relay.drain()
-        except (StoreUnavailable, DiskFull) as outage:  # people must get at what is stored all the same
-            log.warning("usage_waits", reason=outage.detail)
+            async with asyncio.timeout(None if self.feed is None else _BROKER_S):
+                await self.relay.drain()
+                if self.feed is not None:
+                    await self.feed.drain()
+        except (StoreUnavailable, DiskFull, TimeoutError) as outage:  # people must get at what is stored all the same
+            log.warning("usage_waits", reason=type(outage).__name__)
+            if self.feed is not None:  # it comes again by the broker, and the ledger will know it
+                waiting = await self.outbox.unsent(limit=_MOST_OPEN)
+                await self.ledger.put(tuple(readable_records(waiting).values()))
         await self.terms.refresh()
         recall = Recall(self.plans, self.terms.of, self.allowances.clock)
         self.memory.recall(await recall.spent(self.ledger))
@@ -58,7 +69,8 @@ class Accounting:
 
     def background(self) -> tuple[Coroutine[object, object, None], ...]:
         """What runs until it is cancelled."""
-        return (self.relay.run_for_ever(), self.terms.run_for_ever())
+        feeds = () if self.feed is None else (self.feed.run_for_ever(),)
+        return (self.relay.run_for_ever(), self.terms.run_for_ever(), *feeds)
 
     async def close(self) -> None:
         """Give connections back."""
@@ -81,8 +93,20 @@ def accounting_of(
         """A server may have died between the end of a generation and its reconciling; a second time does nothing."""
         await asyncio.gather(*(allowances.settle_again(record, plans.get(record.plan) or Plan(record.plan)) for record in records))
 
-    route = LocalRoute(ledger)
-    return Accounting(allowances, ledger, Relay(SqlOutbox(database), route, clock, settle), terms, memory, route, plans)
+    outbox, (route, feed) = SqlOutbox(database), _route(config, ledger)
+    return Accounting(allowances, ledger, Relay(outbox, route, clock, settle), terms, memory, route, feed, outbox, plans)
+
+
+def _route(config: Config, ledger: Ledger) -> tuple[Route, Feed | None]:
+    """How usage gets into ``ledger``, and what fills it at a broker's far end."""
+    if config.events.scheme == "local":
+        return LocalRoute(ledger), None
+    try:
+        from antiphon.stores.usage.kafka import KafkaLedgerFeed, KafkaRoute, servers_of
+    except ImportError as missing:
+        raise ConfigErrors([("events.url", "needs the extra 'kafka': pip install 'antiphon[kafka]'")]) from missing
+    servers = servers_of(config.events.url)
+    return KafkaRoute(servers), KafkaLedgerFeed(servers, ledger)
 
 
 def _limiter(config: Config, memory: MemoryLimiter, clock: Clock) -> Limiter:

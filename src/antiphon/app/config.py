@@ -128,7 +128,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
         store=_store(tables["store"], data_dir),
         log=UrlConfig(_url(tables["log"], "journal:", ("journal:", "memory:"))),
         limits=_limits(tables["limits"]),
-        events=UrlConfig(_url(tables["events"], "local:", ("local:",))),
+        events=UrlConfig(_url(tables["events"], "local:", ("local:", "kafka://"))),
         timing=_timing(tables["timing"]),
         background=_background(tables["background"], pools),
         default_plan=_default_plan(tables["defaults"], plans),

@@ -60,6 +60,18 @@ class Route(Protocol):
     async def close(self) -> None: ...
 
 
+class Feed(Protocol):
+    """The far end of a route that goes over a broker: fills a ledger."""
+
+    async def run_for_ever(self) -> None:
+        """Until cancelled; outages are waited out."""
+        ...
+
+    async def drain(self) -> int:
+        """Carry what has arrived until now; returns how many records were new. Raises ``StoreUnavailable``, ``DiskFull``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TotalsQuestion:
     """Which records, by when they ended (``since`` ≤ day < ``until``, whole UTC days), and by what they are added up."""
