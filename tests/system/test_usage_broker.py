@@ -6,10 +6,12 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from antiphon.core.clock import rfc3339
 from antiphon.stores.usage.kafka import TOPIC
 from tests.kafka_broker import KafkaBroker
 from tests.system.served import Server, eventually
@@ -42,7 +44,7 @@ def left_behind(server: Server, count: int) -> None:
     """So many records more wait, as if an outage had been long."""
     with sqlite3.connect(server.data / "antiphon.db", timeout=60) as database:
         tenant, payload, at = database.execute("SELECT tenant_id, payload, created_at FROM outbox LIMIT 1").fetchone()
-        like = json.loads(payload)
+        like = {**json.loads(payload), "finished_at": rfc3339(datetime.now(UTC) - timedelta(hours=2))}  # charged long ago
         waiting = [(tenant, f"gen_{number}", json.dumps({**like, "generation_id": f"gen_{number}"}), at) for number in range(count)]
         statement = "INSERT INTO outbox (tenant_id, kind, dedup_key, payload, created_at, attempts) VALUES (?, 'usage', ?, ?, ?, 0)"
         database.executemany(statement, waiting)

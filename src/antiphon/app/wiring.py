@@ -50,6 +50,8 @@ from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers
+from antiphon.stores.usage.base import Ledger
+from antiphon.stores.usage.sql import SqlLedger
 
 _log = structlog.get_logger(__name__)
 
@@ -82,6 +84,7 @@ class Stores:
     accounts: Accounts
     conversations: Conversations
     transfers: Transfers
+    ledger: Ledger
 
 
 @asynccontextmanager
@@ -96,7 +99,7 @@ async def open_stores(config: Config) -> AsyncGenerator[Stores]:
     try:
         with folder.held() if await database.outdated() else nullcontext():
             await database.open()
-        yield Stores(SqlAccounts(database), SqlConversations(database), SqlTransfers(database))
+        yield Stores(SqlAccounts(database), SqlConversations(database), SqlTransfers(database), SqlLedger(database))
     finally:
         await database.close()
 
