@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
+from tests.browser.cable import Cable
 from tests.browser.chat import Chat
 
 pytestmark = pytest.mark.browser
@@ -55,14 +56,20 @@ def test_a_lost_network_costs_no_character(chat: Chat, context: BrowserContext) 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_half_a_minute_without_a_network(chat: Chat, context: BrowserContext) -> None:
+    cable = Cable(chat.server.url)
+    chat.page.goto(cable.url)
     chat.send("Go on without me")
     chat.growing(30)
     context.set_offline(True)
+    assert cable.pull() > 0
     chat.page.wait_for_timeout(30_000)
+    expect(chat.answer).to_have_attribute("data-status", "streaming")
+    cable.plug()
     context.set_offline(False)
     chat.ended()
     chat.check_whole()
     _sent_once(chat)
+    cable.close()
 
 
 def test_a_send_without_a_network_goes_out_once(chat: Chat, context: BrowserContext) -> None:

@@ -51,3 +51,23 @@ def test_a_session_that_ends_in_between_keeps_the_text(chat: Chat) -> None:
     chat.page.get_by_label("Sign-in link").fill(chat.server.command("link"))
     chat.page.get_by_role("button", name="Use link").click()
     expect(chat.composer).to_have_value("Do not lose this")
+
+
+def test_a_name_and_its_password_sign_in(browser: Browser, server: Server) -> None:
+    server.command("users", "create", "pat")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.command("link", "--user", "pat"))
+    expect(page.get_by_test_id("composer")).to_be_visible()
+    put = "word => fetch('/v1/me/password', {method: 'PUT', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(word)})"
+    assert page.evaluate(f"({put})({{password: 'four quiet zeppelins'}}).then(answer => answer.status)") == 204
+    context.clear_cookies()
+    page.reload()
+    page.get_by_label("Name", exact=True).fill("pat")
+    page.get_by_label("Password", exact=True).fill("four loud zeppelins")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("status")).to_contain_text("do not match")
+    page.get_by_label("Password", exact=True).fill("four quiet zeppelins")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_test_id("composer")).to_be_visible()
+    context.close()

@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, StorageState, expect
 
 from tests.browser.axe import serious_findings
+from tests.browser.cable import Cable
 from tests.browser.chat import Chat
 from tests.browser.pictures import WRITES, draws
 from tests.system.served import Server, reference_config
@@ -59,6 +60,15 @@ context_tokens = 4096
 blocks = 2048
 
 [[pools]]
+name = "thinker"
+model = "reference-thinker"
+engine = "reference"
+vocabulary = "thinking"
+output_tokens_per_s = 2
+context_tokens = 4096
+blocks = 1024
+
+[[pools]]
 name = "brief"
 model = "reference-brief"
 engine = "reference"
@@ -72,6 +82,12 @@ models = ["small"]
 requests_per_minute = 1
 tokens_per_minute = 100000
 concurrency = 2
+
+[[plans]]
+name = "hasty"
+models = ["line"]
+ttft_limit_ms = 1000
+downgrade = false
 """
 ANSWER = """The tallest tree known is **Hyperion**, a coast redwood (*Sequoia sempervirens*) in northern California.
 
@@ -111,8 +127,9 @@ graph LR
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = reference_config(output_tokens_per_s=40, extra=POOLS)
-    config = config.replace('name = "free"', 'name = "free"\nmodels = ["small", "echo", "line", "slow", "reader", "brief"]')
-    config = config.replace("max_output_tokens = 1024", "max_output_tokens = 4000")
+    config = config.replace('name = "free"', 'name = "free"\nmodels = ["small", "echo", "line", "slow", "reader", "thinker", "brief"]')
+    # Waiting is drawn, not refused: only the plan ``hasty`` is.
+    config = config.replace("max_output_tokens = 1024", "max_output_tokens = 300\nttft_limit_ms = 600000\ndowngrade = false")
     shared = Server(tmp_path_factory.mktemp("states") / "data", config)
     shared.start()
     yield shared
@@ -148,6 +165,7 @@ def opened(browser: Browser, served: Server, session: StorageState) -> Iterator[
         settings: dict[str, object] | None = None,
         model: str = "small",
         state: StorageState | None = None,
+        at: str = "",
         **options: object,
     ) -> Chat:
         chosen: dict[str, object] = {"viewport": {"width": 1200, "height": 800}, "locale": "en-GB", "timezone_id": "UTC"}
@@ -156,7 +174,7 @@ def opened(browser: Browser, served: Server, session: StorageState) -> Iterator[
         stored = {"antiphon.settings": json.dumps(settings or {}), "antiphon.model.default": model}
         context.add_init_script(f"for (const [key, value] of Object.entries({json.dumps(stored)})) localStorage.setItem(key, value)")
         page = context.new_page()
-        page.goto(served.url + path)
+        page.goto((at or served.url) + path)
         expect(page.get_by_test_id("composer")).to_be_visible()
         return Chat(page, served)
 
@@ -247,17 +265,33 @@ def test_streaming(opened: Opened) -> None:
     holds(chat, "stopped")
 
 
-def test_queued(opened: Opened, served: Server) -> None:
-    other = served.person()
-    busy = [other.send(other.new_conversation(), "Keep the line busy", model="line", params={"max_tokens": 300}) for _ in range(3)]
-    chat = opened(settings={"theme": "light"}, model="line")
+@contextmanager
+def _busy(server: Server, answers: int) -> Iterator[None]:
+    """The pool ``line`` computes one answer and the others wait for it."""
+    other = server.person()
+    sent = [other.send(other.new_conversation(), "Keep the line busy", model="line", params={"max_tokens": 200}) for _ in range(answers)]
+    yield
+    for one in sent:
+        other.http.post(f"/v1/generations/{one['generation_id']}/cancel", json={})
+
+
+def test_queued_with_place_and_time(opened: Opened, served: Server) -> None:
+    with _busy(served, 2):
+        chat = opened(settings={"theme": "light"}, model="line")
+        chat.send("Which tree is the tallest?")
+        expect(chat.page.get_by_test_id("status")).to_contain_text("Queued")
+        holds(chat, "queued")
+        chat.page.get_by_test_id("stop").click()
+        chat.ended("cancelled")
+
+
+def test_thinking(opened: Opened) -> None:
+    chat = opened(settings={"theme": "light"}, model="thinker")
     chat.send("Which tree is the tallest?")
-    expect(chat.page.get_by_test_id("status")).to_contain_text("Queued")
-    holds(chat, "queued")
+    expect(chat.page.locator(".thinking")).to_be_visible()
+    holds(chat, "thinking")
     chat.page.get_by_test_id("stop").click()
     chat.ended("cancelled")
-    for sent in busy:
-        other.http.post(f"/v1/generations/{sent['generation_id']}/cancel", json={})
 
 
 def test_reading(opened: Opened) -> None:
@@ -268,17 +302,21 @@ def test_reading(opened: Opened) -> None:
     chat.page.get_by_test_id("stop").click()
 
 
-def test_reconnecting_and_offline(opened: Opened) -> None:
-    chat = opened(settings={"theme": "light"}, model="slow")
+def test_reconnecting_and_offline(opened: Opened, served: Server) -> None:
+    cable = Cable(served.url)
+    chat = opened(settings={"theme": "light"}, model="slow", at=cable.url)
     chat.send("Which tree is the tallest?")
     chat.growing(60)
     chat.page.context.set_offline(True)
+    assert cable.pull() > 0
     expect(chat.page.get_by_test_id("status")).to_contain_text("Reconnecting")
     expect(chat.page.get_by_test_id("offline")).to_be_visible()
     holds(chat, "reconnecting")
+    cable.plug()
     chat.page.context.set_offline(False)
     chat.ended()
     expect(chat.page.get_by_test_id("offline")).to_have_count(0)
+    cable.close()
 
 
 @pytest.mark.parametrize(
@@ -325,6 +363,17 @@ def test_limited_with_a_countdown(opened: Opened, browser: Browser, served: Serv
     expect(chat.page.get_by_test_id("send")).to_be_disabled()
     expect(chat.composer).to_have_value("And the oldest?")
     holds(chat, "limited")
+
+
+def test_high_demand(opened: Opened, browser: Browser, served: Server) -> None:
+    served.command("users", "create", "hasty", "--plan", "hasty")
+    state = _signed_in(browser, served.command("link", "--user", "hasty"))
+    with _busy(served, 2):
+        chat = opened(settings={"theme": "light"}, state=state, model="line")
+        chat.send("Which tree is the tallest?")
+        expect(chat.page.get_by_test_id("notice")).to_contain_text("Many people are asking")
+        expect(chat.composer).to_have_value("Which tree is the tallest?")
+        holds(chat, "high-demand")
 
 
 def test_prompt_too_long(opened: Opened) -> None:

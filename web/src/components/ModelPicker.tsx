@@ -48,7 +48,7 @@ function Choice({ model, chosen }: { model: Model; chosen: boolean }) {
         </span>
         {chosen && <Icon name="check" size={16} />}
       </button>
-      <button type="button" class={favourite ? "action star on" : "action star"} aria-pressed={favourite} aria-label={t("makeDefault", model.id)} title={t("makeDefault", model.id)} onClick={() => chooseDefaultModel(favourite ? null : model.id)}>
+      <button type="button" class={favourite ? "action star on" : "action star"} role="menuitemcheckbox" aria-checked={favourite} aria-label={t("makeDefault", model.id)} title={t("makeDefault", model.id)} onClick={() => chooseDefaultModel(favourite ? null : model.id)}>
         <Icon name="star" size={16} />
       </button>
     </div>
