@@ -33,3 +33,24 @@ def test_a_traceback_shows_no_values(log_format: str) -> None:
     assert "ValueError: no" in done.stderr
     assert "own words" not in done.stderr
     assert done.stdout == ""
+
+
+LOGS_AND_GOES_ON = """
+import sys
+import structlog
+from antiphon.app.logging import configure_logging
+
+configure_logging(sys.argv[1])
+for number in range(1000):
+    structlog.get_logger("test").info("a line that nobody can take", number=number)
+print("still here")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_full_disk_under_the_log_stops_nobody(log_format: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", LOGS_AND_GOES_ON, log_format], stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert done.stdout == "still here\n"

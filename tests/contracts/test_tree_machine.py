@@ -1,4 +1,7 @@
-"""A person, two tabs and a runner do anything to a few conversations; SQLite answers as the memory driver does, step by step."""
+"""A person in two tabs and a runner do anything to a few conversations, and the server is killed now and then.
+
+SQLite answers as the memory driver does, step by step, also where two acts share a transaction.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,14 @@ from antiphon.core.messages import Conversation, MessageStatus, TreeNode
 from antiphon.orchestrator.transfer import own
 from antiphon.orchestrator.transfer.planting import plant
 from antiphon.orchestrator.transfer.values import parse_object
-from antiphon.stores.conversations.base import ConversationPatch
+from antiphon.stores.conversations.base import ConversationPatch, Feedback
 from antiphon.stores.generations.base import (
     Accepted,
     ContinueMessage,
     CurrentLeaf,
     NewUserMessage,
     RegenerateUnder,
+    TurnToAccept,
 )
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.memory import MemoryState
@@ -51,6 +55,17 @@ ENDS = [
 ]
 
 
+TAB_ACTS = ["send", "edit", "regenerate", "continue", "rename", "rate", "delete"]
+
+
+async def answer_of(act: Coroutine[object, object, T]) -> tuple[T | None, object]:
+    """What it gives, or how it refuses."""
+    try:
+        return await act, None
+    except AntiphonError as error:
+        return None, (type(error), str(error))
+
+
 class TreeMachine(RuleBasedStateMachine):
     """Draws acts by position in lists of what exists, so that shrunk examples stay readable."""
 
@@ -62,17 +77,21 @@ class TreeMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.clock, self.ids = ManualClock(), CountingIds()
         state = MemoryState()
-        self.db = SqliteDatabase(Path(shutil.copy(self.migrated_file, self.folder)))
-        self.runner.run(self.db.open())
         self.model = memory_scene(state, self.clock, self.ids)
-        self.real = sql_scene(self.db, self.clock, self.ids)
-        self.transfers = (MemoryTransfers(state), SqlTransfers(self.db))
+        self.model_transfers = MemoryTransfers(state)
+        self.open(Path(shutil.copy(self.migrated_file, self.folder)))
         self.owner = self.model.owner()
         self.heads: list[ConversationId] = []
         self.messages: list[MessageId] = [UNKNOWN]
         self.turns: list[Accepted] = []
         self.nodes: dict[MessageId, TreeNode] = {}
         self.versions: dict[ConversationId, int] = {}
+
+    def open(self, path: Path) -> None:
+        self.path, self.db = path, SqliteDatabase(path)
+        self.runner.run(self.db.open())
+        self.real = sql_scene(self.db, self.clock, self.ids)
+        self.transfers = (self.model_transfers, SqlTransfers(self.db))
 
     def teardown(self) -> None:
         self.runner.run(self.db.close())
@@ -87,10 +106,7 @@ class TreeMachine(RuleBasedStateMachine):
         return value if refusal is None else None
 
     def answer(self, act: Coroutine[object, object, T]) -> tuple[T | None, object]:
-        try:
-            return self.runner.run(act), None
-        except AntiphonError as error:
-            return None, (type(error), str(error))
+        return self.runner.run(answer_of(act))
 
     @initialize()
     def first_conversation(self) -> None:
@@ -108,10 +124,15 @@ class TreeMachine(RuleBasedStateMachine):
         self.heads.append(heads[0].id)
 
     def accept(self, head: int, what: NewUserMessage | RegenerateUnder | ContinueMessage, key: str | None = None) -> None:
+        turn = self.turn(head, what, key)
+        self.note(self.both(lambda scene: scene.generations.accept(turn)))
+
+    def turn(self, head: int, what: NewUserMessage | RegenerateUnder | ContinueMessage, key: str | None = None) -> TurnToAccept:
         idempotency = None if key is None else self.model.key(key, fingerprint=key)
-        turn = self.model.turn(self.owner, self.heads[head % len(self.heads)], what, idempotency)
-        accepted = self.both(lambda scene: scene.generations.accept(turn))
-        if accepted is not None and not accepted.replayed:
+        return self.model.turn(self.owner, self.heads[head % len(self.heads)], what, idempotency)
+
+    def note(self, accepted: object) -> None:
+        if isinstance(accepted, Accepted) and not accepted.replayed:
             self.turns.append(accepted)
             self.messages += [one for one in (accepted.user_message_id, accepted.message_id) if one and one not in self.messages]
 
@@ -121,7 +142,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.accept(head, self.model.text(text, CurrentLeaf()), key)
 
     @rule(head=st.integers(0, 2), parent=st.integers(0, 30))
-    def send_under(self, head: int, parent: int) -> None:
+    def edit(self, head: int, parent: int) -> None:
         self.accept(head, self.model.text("elsewhere", self.messages[parent % len(self.messages)]))
 
     @rule(head=st.integers(0, 2))
@@ -173,6 +194,65 @@ class TreeMachine(RuleBasedStateMachine):
             return await scene.generations.request_cancel(self.owner, name, now=now)
 
         self.both(touch)
+
+    @precondition(lambda self: self.turns)
+    @rule(turn=st.integers(0, 3), text=st.sampled_from(["", "half"]))
+    def stop(self, turn: int, text: str) -> None:
+        accepted, now = self.chosen(turn), self.clock.now()
+        flagged = self.both(lambda scene: scene.generations.request_cancel(self.owner, accepted.generation_id, now=now))
+        if flagged is not None and not flagged.status.terminal:
+            finished = self.model.end(accepted, flagged.epoch, text, GenerationStatus.CANCELLED, "cancelled")
+            self.both(lambda scene: scene.generations.finalise(finished))
+
+    @rule(message=st.integers(0, 30), rating=st.sampled_from([-1, 0, 1]))
+    def rate(self, message: int, rating: int) -> None:
+        name, now = self.messages[message % len(self.messages)], self.clock.now()
+        self.both(lambda scene: scene.conversations.put_feedback(self.owner, name, Feedback(rating), now=now))
+
+    @rule(question=st.sampled_from(["elsewhere", "an answer", "half", "new title", "hello"]))
+    def look_for(self, question: str) -> None:
+        self.both(lambda scene: scene.conversations.search(self.owner, question, limit=9, after=None))
+
+    @rule(head=st.integers(0, 2), acts=st.lists(st.sampled_from(TAB_ACTS), min_size=2, max_size=4), place=st.integers(0, 30))
+    def two_tabs(self, head: int, acts: list[str], place: int) -> None:
+        """Tabs that see the conversation as it was act at one moment; nobody's act is another's, and none is half done."""
+        asked = [self.in_a_tab(act, head, place) for act in acts]
+        expected = [self.answer(ask(self.model)) for ask in asked]
+
+        async def at_once() -> list[tuple[object, object]]:
+            return await asyncio.gather(*(answer_of(ask(self.real)) for ask in asked))
+
+        assert self.runner.run(at_once()) == expected
+        for accepted, _ in expected:
+            self.note(accepted)
+
+    def in_a_tab(self, act: str, head: int, place: int) -> Callable[[Scene], Coroutine[object, object, object]]:
+        name, message = self.heads[head % len(self.heads)], self.messages[place % len(self.messages)]
+        now, version = self.clock.now(), self.versions.get(name, 1)
+        if act == "rename":
+            patch = ConversationPatch(title="from a tab", if_version=version)
+            return lambda scene: scene.conversations.update(self.owner, name, patch, now=now)
+        if act == "rate":
+            return lambda scene: scene.conversations.put_feedback(self.owner, message, Feedback(1), now=now)
+        if act == "delete" and len(self.turns) > 5:
+            return lambda scene: scene.conversations.delete(self.owner, name, now=now)
+        what = {
+            "send": lambda: self.model.text("at once", CurrentLeaf()),
+            "edit": lambda: self.model.text("at once elsewhere", message),
+            "continue": lambda: ContinueMessage(message),
+        }.get(act, lambda: RegenerateUnder(message))()
+        turn = self.turn(head, what, "the same" if act == "send" else None)
+        return lambda scene: scene.generations.accept(turn)
+
+    @rule()
+    def crash(self) -> None:
+        """The server is killed: the next one has the files as they are, a log beside the database included."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        for file in self.path.parent.glob("antiphon.db*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, folder)
+        self.runner.run(self.db.close())
+        self.open(folder / self.path.name)
 
     @rule(head=st.integers(0, 2), leaf=st.integers(0, 30), version=st.sampled_from([None, 1, 3, 5]))
     def switch_leaf(self, head: int, leaf: int, version: int | None) -> None:

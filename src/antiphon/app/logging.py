@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO, cast
 
 import structlog
 
 LogFormat = Literal["text", "json"]
+
+
+class _Stderr:
+    """Standard error, where a line that cannot be written is lost: no request fails because the disk of its log is full."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure_logging(log_format: LogFormat) -> None:
@@ -28,7 +41,7 @@ def configure_logging(log_format: LogFormat) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(

@@ -26,6 +26,7 @@ from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.stores.sql import schema
 from antiphon.stores.sql.backups import Backups
 from antiphon.stores.sql.base import Gone
+from antiphon.stores.sql.checkpoints import LONGEST_LOG_PAGES, Checkpoints
 from antiphon.stores.sql.prepared import open_direct
 from antiphon.stores.sql.write_queue import WriteQueue
 
@@ -34,6 +35,7 @@ T = TypeVar("T")
 _READERS = 4
 _MAX_WAITING_WRITES = 4096
 _WAL_RETRY_MS = 5
+_WRITER = ("PRAGMA secure_delete = ON", f"PRAGMA wal_autocheckpoint = {LONGEST_LOG_PAGES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class SqliteDatabase:
         self._path = path
         self._busy_ms = busy_ms
         self._backups = Backups(path)
+        self._checkpoints = Checkpoints(path)
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         self._engines: _Engines | None = None
@@ -140,7 +143,9 @@ class SqliteDatabase:
             _set_synchronous(connection, "FULL" if durable else "NORMAL")
             with connection.begin():
                 open_direct(connection)
-                return fn(connection)
+                outcome = fn(connection)
+            self._checkpoints.after_commit()
+            return outcome
 
     def _read(self, fn: Callable[[sa.Connection], T]) -> T:
         with _translated(), self._opened().reader.connect() as connection, connection.begin():
@@ -158,7 +163,7 @@ class SqliteDatabase:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._engines is None:
                 self._engines = _Engines(
-                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=("PRAGMA secure_delete = ON",)),
+                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=_WRITER),
                     reader=self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",)),
                 )
             newest = schema.versions()[-1]
@@ -184,6 +189,7 @@ class SqliteDatabase:
     def _dispose(self) -> None:
         # The readers' threads end first: the last connection to close folds the write-ahead log into the file.
         self._read_threads.shutdown(wait=True)
+        self._checkpoints.close()
         if self._engines is not None:
             self._engines.reader.dispose()
             self._engines.writer.dispose()

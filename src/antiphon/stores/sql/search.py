@@ -29,6 +29,7 @@ _MERGED_SEGMENTS = 8
 
 _put_doc = Prepared(search_docs.insert(), columns=("tenant_id", "user_id", "conversation_id", "message_id"))
 _last_doc = Prepared(sa.text("SELECT last_insert_rowid()"), across=_WHY)
+_all_changes = Prepared(sa.text("SELECT total_changes()"), across=_WHY)
 _put = Prepared(
     sa.text(f"INSERT INTO {INDEX} (rowid, owner, body, short) VALUES (:doc, :owner, :body, :short)"),  # noqa: S608
     across=_WHY,
@@ -148,10 +149,14 @@ def find(tx: sa.Connection, owner: Owner, terms: Sequence[str], start: int | Non
 
 def tidy(tx: sa.Connection, pages: int) -> bool:
     """Rewrite about ``pages`` pages of the index, so that what was taken out leaves the file; returns whether there is more to do."""
-    before = tx.exec_driver_sql("SELECT total_changes()").scalar_one()
+    before = _changes(tx)
     statement = sa.text(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('merge', :pages)").bindparams(pages=pages)  # noqa: S608
     tx.execute(across_tenants(statement, _WHY))
-    return tx.exec_driver_sql("SELECT total_changes()").scalar_one() - before >= 2
+    return _changes(tx) - before >= 2
+
+
+def _changes(tx: sa.Connection) -> int:
+    return _all_changes.run(tx, {}).scalar_one()
 
 
 def _condition(term: str) -> str:
