@@ -13,7 +13,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, MessageStatus, Role, Snippet
 from antiphon.engines.static_embedding import StaticEmbedder
 from antiphon.orchestrator.recall import Recall
-from antiphon.orchestrator.relevance import PASSAGE_CHARACTERS, choose, content_words, passages_of
+from antiphon.orchestrator.relevance import PASSAGE_CHARACTERS, PassageIndex, choose, content_words, passages_of
 from benchmarks.context_cases import FILLERS, cases
 
 CONVERSATION = ConversationId("conv_1")
@@ -98,6 +98,17 @@ def test_a_text_that_grew_is_read_again() -> None:
     assert recall.missing(CONVERSATION, [MessageId("msg_0")]) == (MessageId("msg_0"),)
 
 
+def test_other_branches_are_not_searched_nor_counted() -> None:
+    said = conversation("The boat of Emil is green.", "My boat is called Amaryllis.")
+    elsewhere = [message(number + 1000, Role.USER, f"The boat of Emil is called Heron, says witness {number}.") for number in range(20)]
+    alone, question = found(Recall(EMBEDDER), said, "How is my boat called?"), "How is my boat called?"
+    recall = Recall(EMBEDDER)
+    recall.learn(CONVERSATION, elsewhere)
+    assert found(recall, said, question) == alone
+    assert "My boat is called Amaryllis." in alone
+    recall.check()
+
+
 def test_only_the_conversations_used_last_are_kept() -> None:
     recall = Recall(None, conversations=2)
     for number in range(4):
@@ -116,6 +127,10 @@ def test_passages_are_short(text: str) -> None:
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
-    passages = [passage for number, text in enumerate(said) for passage in passages_of(MessageId(f"msg_{number}"), Role.USER, text)]
-    chosen = choose(question, passages, [0.3] * len(passages), (), at_most=50, count=by_characters)
+    path = [MessageId(f"msg_{number}") for number in range(len(said))]
+    index = PassageIndex()
+    for message_id, text in zip(path, said, strict=True):
+        index.add(message_id, passages_of(message_id, Role.USER, text))
+    index.check()
+    chosen = choose(question, index, [0.3] * len(index.passages), path, (), at_most=50, count=by_characters)
     assert sum(map(by_characters, chosen)) <= 50

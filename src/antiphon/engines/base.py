@@ -289,12 +289,12 @@ class Tokenizer(Protocol):
 class Embedder(Protocol):
     """Texts as points: those of like meaning lie near each other. Blocking; safe to use from several threads."""
 
-    def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
-        """One vector for each text, in a form of the embedder's own."""
+    def embed(self, texts: Sequence[str]) -> bytes:
+        """The texts' vectors one after the other, each as long as any, in a form of the embedder's own."""
         ...
 
-    def cosines(self, text: str, vectors: Sequence[bytes]) -> Sequence[float]:
-        """How near ``text`` is to each of the vectors, -1 to 1."""
+    def cosines(self, text: str, vectors: bytes | bytearray) -> Sequence[float]:
+        """How near ``text`` is to each of the vectors, -1 to 1. Keeps no hold of ``vectors``."""
         ...
 
 

@@ -45,20 +45,20 @@ class StaticEmbedder:
         self._lock = Lock()
         self._files: tuple[Tokenizer, NDArray[np.float16]] | None = None
 
-    def embed(self, texts: Sequence[str]) -> Sequence[bytes]:
-        return [vector.astype(_STORED).tobytes() for vector in self._vectors(texts)]
+    def embed(self, texts: Sequence[str]) -> bytes:
+        return self._vectors(texts).tobytes()
 
-    def cosines(self, text: str, vectors: Sequence[bytes]) -> Sequence[float]:
+    def cosines(self, text: str, vectors: bytes | bytearray) -> Sequence[float]:
         (asked,) = self._vectors([text])
-        known = np.frombuffer(b"".join(vectors), _STORED).reshape(len(vectors), -1)
-        return (known @ asked).tolist()
+        return (np.frombuffer(vectors, _STORED).reshape(-1, len(asked)) @ asked).tolist()
 
-    def _vectors(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         tokenizer, table = self._opened()
-        vectors: list[NDArray[np.float32]] = []
-        for encoded in tokenizer.encode_batch(list(texts), add_special_tokens=False):
-            mean = table[encoded.ids].astype(np.float32).mean(axis=0) if encoded.ids else np.zeros(table.shape[1], np.float32)
-            vectors.append(mean / max(float(np.linalg.norm(mean)), 1e-6))
+        vectors = np.zeros((len(texts), table.shape[1]), _STORED)
+        for vector, encoded in zip(vectors, tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True):
+            if encoded.ids:
+                np.mean(table[encoded.ids], axis=0, dtype=np.float32, out=vector)
+                vector /= max(float(np.linalg.norm(vector)), 1e-6)
         return vectors
 
     def _opened(self) -> tuple[Tokenizer, NDArray[np.float16]]:

@@ -44,7 +44,9 @@ class Measures:
         return tokens
 
     def of_snippets(self, record: PromptRecord | None) -> int:
-        return 0 if record is None else sum(self.of_snippet(snippet) for snippet in record.snippets)
+        if record is None or not record.snippets:
+            return 0
+        return sum(self.of_snippet(snippet) for snippet in record.snippets)
 
     def of_snippet(self, snippet: Snippet) -> int:
         return self.texts.count(snippet_text(snippet))

@@ -255,7 +255,7 @@ class PromptPlanner:
             await self.learn(place, draft.path)
             count, in_view = draft.measures.of_snippet, draft.in_view(window)
             search = partial(recall.search, place.conversation_id, draft.path, in_view, draft.question, at_most=room, count=count)
-            return await asyncio.to_thread(search)
+            return await _perhaps_in_thread(len(draft.question) + len(draft.path), search)
         except NotFound:
             raise
         except Exception:  # a search that fails is no reason to refuse a message

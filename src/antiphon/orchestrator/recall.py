@@ -14,18 +14,19 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, Role, Snippet
 from antiphon.engines.base import Embedder
 from antiphon.orchestrator.prompt import is_said
-from antiphon.orchestrator.relevance import Passage, choose, passages_of
+from antiphon.orchestrator.relevance import PassageIndex, choose, passages_of
 
 _CONVERSATIONS = 256
+_FORGOTTEN = 1024
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One conversation: its messages' passages, each with its vector. ``lengths``: how long a message was when it was read."""
+    """One conversation: its passages, and their vectors one after the other. ``lengths``: how long a message was when it was read."""
 
     lengths: dict[MessageId, int] = field(default_factory=dict[MessageId, int])
-    passages: dict[MessageId, tuple[Passage, ...]] = field(default_factory=dict[MessageId, tuple[Passage, ...]])
-    vectors: dict[MessageId, tuple[bytes, ...]] = field(default_factory=dict[MessageId, tuple[bytes, ...]])
+    index: PassageIndex = field(default_factory=PassageIndex)
+    vectors: bytearray = field(default_factory=bytearray)
 
 
 class Recall:
@@ -35,6 +36,7 @@ class Recall:
         self._embedder = embedder
         self._most = conversations
         self._entries: OrderedDict[ConversationId, _Entry] = OrderedDict()
+        self._forgotten: OrderedDict[ConversationId, None] = OrderedDict()
         self._lock = Lock()
 
     def missing(self, conversation_id: ConversationId, message_ids: Iterable[MessageId]) -> tuple[MessageId, ...]:
@@ -50,54 +52,60 @@ class Recall:
             entry = self._entry(conversation_id)
             new = [message for message in messages if entry.lengths.get(message.id) != len(message.content)]
         made = [(message, passages_of(message.id, message.role, message.content) if _counts(message) else ()) for message in new]
-        vectors = iter(self._embed([passage.text for _, passages in made for passage in passages]))
+        vectors = [self._embed([passage.text for passage in passages]) for _, passages in made]
         with self._lock:
-            for message, passages in made:
+            for (message, passages), some in zip(made, vectors, strict=True):
+                if message.id in entry.lengths:
+                    _leave_out(entry, message.id)
                 entry.lengths[message.id] = len(message.content)
-                entry.passages[message.id] = passages
-                entry.vectors[message.id] = tuple(next(vectors) for _ in passages)
+                entry.index.add(message.id, passages)
+                entry.vectors += some
 
     def search(
         self,
         conversation_id: ConversationId,
-        among: Collection[MessageId],
+        path: Sequence[MessageId],
         in_view: Collection[MessageId],
         question: str,
         *,
         at_most: int,
         count: Callable[[Snippet], int],
     ) -> tuple[Snippet, ...]:
-        """The passages of the messages ``among`` that ``question`` refers to, at most ``at_most`` tokens of them, oldest first.
+        """The passages on the branch ``path`` that ``question`` refers to, at most ``at_most`` tokens of them, oldest first.
 
         Those ``in_view`` are read by the model anyway: they are no snippets, but what is less to the point than they is left alone.
         """
         with self._lock:
             entry = self._entry(conversation_id)
-            read = [message_id for message_id in among if message_id in entry.passages]
-            passages = [passage for message_id in read for passage in entry.passages[message_id]]
-            vectors = [vector for message_id in read for vector in entry.vectors[message_id]]
-        if not passages:
-            return ()
-        cosines = [0.0] * len(vectors) if self._embedder is None else self._embedder.cosines(question, vectors)
-        return choose(question, passages, cosines, in_view, at_most=at_most, count=count)
+            if not entry.index.passages:
+                return ()
+            cosines = () if self._embedder is None else self._embedder.cosines(question, entry.vectors)
+            return choose(question, entry.index, cosines, path, in_view, at_most=at_most, count=count)
 
     def forget(self, conversation_id: ConversationId) -> None:
-        """Keep nothing of a conversation that was deleted."""
+        """Keep nothing of a conversation that was deleted, nor of what is being read of it now."""
         with self._lock:
             self._entries.pop(conversation_id, None)
+            self._forgotten[conversation_id] = None
+            if len(self._forgotten) > _FORGOTTEN:
+                self._forgotten.popitem(last=False)
 
     def check(self) -> None:
         """Raises ``AssertionError`` where it holds more than it may, or a passage without its vector."""
         with self._lock:
             assert len(self._entries) <= self._most
             for entry in self._entries.values():
-                assert entry.lengths.keys() == entry.passages.keys() == entry.vectors.keys()
-                assert all(len(entry.passages[name]) == len(entry.vectors[name]) for name in entry.passages)
+                entry.index.check()
+                passages = sum(len(entry.index.rows(message_id)) for message_id in entry.lengths)
+                assert passages == len(entry.index.passages)
+                assert len(entry.vectors) % max(passages, 1) == 0
 
-    def _embed(self, texts: Sequence[str]) -> Sequence[bytes]:
-        return [b""] * len(texts) if self._embedder is None else self._embedder.embed(texts)
+    def _embed(self, texts: Sequence[str]) -> bytes:
+        return b"" if self._embedder is None else self._embedder.embed(texts)
 
     def _entry(self, conversation_id: ConversationId) -> _Entry:
+        if conversation_id in self._forgotten:
+            return _Entry()
         entry = self._entries.get(conversation_id)
         if entry is None:
             entry = self._entries[conversation_id] = _Entry()
@@ -105,6 +113,18 @@ class Recall:
                 self._entries.popitem(last=False)
         self._entries.move_to_end(conversation_id)
         return entry
+
+
+def _leave_out(entry: _Entry, message_id: MessageId) -> None:
+    """Number the passages anew without those of one message, whose text has grown."""
+    passages, size = entry.index.passages, len(entry.vectors) // max(len(entry.index.passages), 1)
+    index, vectors = PassageIndex(), bytearray()
+    for other in entry.lengths:
+        rows = entry.index.rows(other)
+        if other != message_id:
+            index.add(other, passages[rows.start : rows.stop])
+            vectors += entry.vectors[size * rows.start : size * rows.stop]
+    entry.index, entry.vectors = index, vectors
 
 
 def _counts(message: Message) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -91,26 +91,90 @@ def passages_of(message_id: MessageId, role: Role, content: str) -> tuple[Passag
     return tuple(passage for passage in passages if passage.words)
 
 
+class PassageIndex:
+    """The passages of one conversation, numbered in the order they came, and where each word is."""
+
+    def __init__(self) -> None:
+        self.passages: list[Passage] = []
+        self._rows: dict[MessageId, range] = {}
+        self._holding: dict[str, list[int]] = {}
+        self._told: list[int] = []
+        self._words = 0
+
+    def add(self, message_id: MessageId, passages: Sequence[Passage]) -> None:
+        """Take in a message that is not there yet."""
+        first = len(self.passages)
+        self._rows[message_id] = range(first, first + len(passages))
+        for row, passage in enumerate(passages, first):
+            for word in passage.words:
+                self._holding.setdefault(word, []).append(row)
+            if passage.told:
+                self._told.append(row)
+            self._words += passage.length
+        self.passages += passages
+
+    def rows(self, message_id: MessageId) -> range:
+        """The numbers of a message's passages."""
+        return self._rows.get(message_id, range(0))
+
+    def on(self, path: Set[MessageId]) -> Branch:
+        """What of it lies on one branch."""
+        if self._rows.keys() <= path:
+            return Branch(self, None, len(self.passages), self._words)
+        rows = [row for message_id in path for row in self.rows(message_id)]
+        return Branch(self, path, len(rows), sum(self.passages[row].length for row in rows))
+
+    def holding(self, word: str) -> Sequence[int]:
+        return self._holding.get(word, ())
+
+    @property
+    def told(self) -> Sequence[int]:
+        return self._told
+
+    def check(self) -> None:
+        """Raises ``AssertionError`` where the numbers do not add up."""
+        assert sum(map(len, self._rows.values())) == len(self.passages)
+        for message_id, rows in self._rows.items():
+            assert all(self.passages[row].message_id == message_id for row in rows)
+        for row, passage in enumerate(self.passages):
+            assert all(row in self._holding[word] for word in passage.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The passages of an index that lie on ``path``; ``None``: all of them. ``size`` of them, of ``words`` content words."""
+
+    index: PassageIndex
+    path: Set[MessageId] | None
+    size: int
+    words: int
+
+    def of(self, rows: Iterable[int]) -> list[int]:
+        """Those of ``rows`` that lie on it."""
+        path, passages = self.path, self.index.passages
+        return list(rows) if path is None else [row for row in rows if passages[row].message_id in path]
+
+
 def choose(
     question: str,
-    passages: Sequence[Passage],
+    index: PassageIndex,
     cosines: Sequence[float],
+    path: Sequence[MessageId],
     in_view: Collection[MessageId],
     *,
     at_most: int,
     count: Callable[[Snippet], int],
 ) -> tuple[Snippet, ...]:
-    """The passages that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
+    """The passages on the branch ``path`` that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
 
-    ``cosines`` are those of the question with each passage. None where nothing comes near, and none where a message ``in_view``, which
-    the model reads anyway, comes nearer.
+    ``cosines`` are those of the question with each passage of the index. None where nothing comes near, and none where a message
+    ``in_view``, which the model reads anyway, comes nearer.
     """
-    personal = is_personal(question)
-    scores = _scores(content_words(question), passages, cosines, personal=personal)
-    seen = [index for index, passage in enumerate(passages) if passage.message_id in in_view]
-    read = max((scores[index] for index in seen), default=0.0)
-    unseen = set(range(len(passages))).difference(seen)
-    order = nlargest(_MOST_SNIPPETS, unseen, key=lambda index: (scores[index], -index))
+    personal, passages = is_personal(question), index.passages
+    scores = _scores(content_words(question), index.on(frozenset(path)), cosines, personal=personal)
+    unseen = [row for row in scores if passages[row].message_id not in in_view]
+    read = max((score for row, score in scores.items() if passages[row].message_id in in_view), default=0.0)
+    order = nlargest(_MOST_SNIPPETS, unseen, key=lambda row: (scores[row], -row))
     best = scores[order[0]] if order else 0.0
     least = max(
         _LEAST_SCORE_PERSONAL if personal else _LEAST_SCORE,
@@ -119,30 +183,35 @@ def choose(
     )
     chosen: list[int] = []
     left = at_most
-    for index in order:
-        if scores[index] < least:
+    for row in order:
+        if scores[row] < least:
             break
-        tokens = count(_snippet(passages[index]))
+        tokens = count(_snippet(passages[row]))
         if tokens <= left:
             left -= tokens
-            chosen.append(index)
-    return tuple(_snippet(passages[index]) for index in sorted(chosen))
+            chosen.append(row)
+    wanted = {passages[row].message_id for row in chosen}
+    places = {message_id: place for place, message_id in enumerate(path) if message_id in wanted}
+    return tuple(_snippet(passages[row]) for row in sorted(chosen, key=lambda row: (places[passages[row].message_id], row)))
 
 
-def _scores(asked: Sequence[str], passages: Sequence[Passage], cosines: Sequence[float], *, personal: bool) -> list[float]:
-    average = sum(passage.length for passage in passages) / len(passages) if passages else 1.0
-    scores = [max(cosine - _LEAST_COSINE, 0.0) / (1 - _LEAST_COSINE) for cosine in cosines]
-    for word in set(asked):
-        holding = [index for index, passage in enumerate(passages) if word in passage.words]
-        weight = _WORD_WEIGHT * math.log(1 + (len(passages) - len(holding) + 0.5) / (len(holding) + 0.5)) * (_K1 + 1)
-        for index in holding:
-            count, length = passages[index].words[word], passages[index].length
-            scores[index] += weight * count / (count + _K1 * (1 - _B + _B * length / average))
-    for index, passage in enumerate(passages):
-        if passage.asks:
-            scores[index] *= _QUESTION_WEIGHT
-        elif personal and passage.told:
-            scores[index] += _TOLD_WEIGHT
+def _scores(asked: Sequence[str], branch: Branch, cosines: Sequence[float], *, personal: bool) -> dict[int, float]:
+    """The scores of all passages that have one."""
+    passages = branch.index.passages
+    average = branch.words / branch.size if branch.size else 1.0
+    near = branch.of([row for row, cosine in enumerate(cosines) if cosine > _LEAST_COSINE])
+    scores = {row: (cosines[row] - _LEAST_COSINE) / (1 - _LEAST_COSINE) for row in near}
+    for word in sorted(set(asked)):
+        holding = branch.of(branch.index.holding(word))
+        weight = _WORD_WEIGHT * math.log(1 + (branch.size - len(holding) + 0.5) / (len(holding) + 0.5)) * (_K1 + 1)
+        for row in holding:
+            count, length = passages[row].words[word], passages[row].length
+            scores[row] = scores.get(row, 0.0) + weight * count / (count + _K1 * (1 - _B + _B * length / average))
+    for row in scores:
+        if passages[row].asks:
+            scores[row] *= _QUESTION_WEIGHT
+    for row in branch.of(branch.index.told) if personal else ():
+        scores[row] = scores.get(row, 0.0) + _TOLD_WEIGHT
     return scores
 
 
