@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.app.system import SystemClock
-from antiphon.core.pools import PoolSpec
+from antiphon.core.pools import PoolSpec, Vocabulary
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.core.tenancy import UserRole
 from antiphon.engines.base import ReplicaSpec
@@ -20,9 +20,9 @@ from tests.edge.site import Person, Site
 PREFILL = {"quick": 0.0, "slow": 3000.0}
 
 
-def _pool(name: str, tokens_per_s: float) -> PoolRuntime:
+def reference_pool(name: str, tokens_per_s: float = 0.0, vocabulary: Vocabulary = "nasty") -> PoolRuntime:
     spec = PoolSpec(
-        name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=PREFILL[name], vocabulary="nasty"
+        name, f"reference-{name}", "reference", output_tokens_per_s=tokens_per_s, prefill_tokens_per_s=PREFILL[name], vocabulary=vocabulary
     )
     replica = ReplicaSpec(
         pool=name,
@@ -32,15 +32,15 @@ def _pool(name: str, tokens_per_s: float) -> PoolRuntime:
         context_tokens=4096,
         output_tokens_per_s=tokens_per_s,
         prefill_tokens_per_s=PREFILL[name],
-        vocabulary="nasty",
+        vocabulary=vocabulary,
     )
-    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer("nasty"))
+    return PoolRuntime(spec, replica, lambda: ReferenceTokenizer(vocabulary))
 
 
 @pytest.fixture(scope="session")
 async def gateway() -> AsyncIterator[Gateway]:
     with tempfile.TemporaryDirectory(prefix="edge") as folder:
-        gateway = Gateway([_pool("quick", 0.0), _pool("slow", 60.0)], SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
+        gateway = Gateway([reference_pool("quick"), reference_pool("slow", 60.0)], SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
         await gateway.start()
         try:
             await gateway.wait_ready(30)

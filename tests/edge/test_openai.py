@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from antiphon.app.system import SystemClock
+from antiphon.core.telemetry import NullTelemetry
 from antiphon.inference.gateway import Gateway
-from tests.edge.site import Person
+from tests.edge.conftest import reference_pool
+from tests.edge.site import Person, Site
 
 URL = "/v1/chat/completions"
 HELLO = [
@@ -40,12 +45,35 @@ async def test_whole_and_streamed_answers_are_equal(ada: Person) -> None:
     assert streamed.headers["x-antiphon-generation"].startswith("gen_")
     chunks = chunks_of(streamed.text)
     assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "reasoning_content" not in answer["choices"][0]["message"]
     text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
     assert text == answer["choices"][0]["message"]["content"] != ""
     assert chunks[-2]["choices"][0]["finish_reason"] == answer["choices"][0]["finish_reason"]
     assert (chunks[-1]["choices"], chunks[-1]["usage"]["completion_tokens"]) == ([], answer["usage"]["completion_tokens"])
     assert all(chunk["usage"] is None for chunk in chunks[:-1])
     assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+async def test_thoughts_come_apart_from_the_answer() -> None:
+    """As servers of reasoning models do: ``reasoning_content`` beside ``content``, whole and in chunks."""
+    with tempfile.TemporaryDirectory(prefix="think") as folder:
+        gateway = Gateway([reference_pool("quick", vocabulary="thinking")], SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
+        await gateway.start()
+        site = Site(gateway)
+        await site.open()
+        try:
+            await gateway.wait_ready(30)
+            ada = await site.person("ada")
+            body = {"model": "quick", "messages": HELLO, "max_tokens": 20, "temperature": 0}
+            message = (await ada.http.post(URL, json=body)).json()["choices"][0]["message"]
+            assert len(message["reasoning_content"].split()) == 8
+            assert len(message["content"].split()) > 5
+            chunks = chunks_of((await ada.http.post(URL, json={**body, "stream": True})).text)
+            for name in ("reasoning_content", "content"):
+                assert "".join(chunk["choices"][0]["delta"].get(name, "") for chunk in chunks) == message[name]
+        finally:
+            await site.close()
+            await gateway.close()
 
 
 async def test_without_asking_there_is_no_usage(ada: Person) -> None:

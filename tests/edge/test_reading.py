@@ -64,15 +64,21 @@ async def test_a_conversation_three_times_the_window_goes_on_and_says_what_was_l
     assert first["context"] is None
 
 
+async def used_by(person: Person) -> list[object]:
+    usage = (await person.http.get("/v1/usage")).json()
+    return [usage["today"], usage["month"], *((limit["name"], limit["used"]) for limit in usage["limits"])]
+
+
 async def test_one_message_larger_than_the_window_is_refused_with_numbers(ann: Person, site: Site) -> None:
     conversation = await ann.conversation()
-    before = site.rows()
+    before, used = site.rows(), await used_by(ann)
     refused = await ann.http.post(f"/v1/conversations/{conversation}/messages", json={"content": "#" * 9000, "model": "quick"})
     assert refused.status_code == 413
     problem = refused.json()
     assert (problem["code"], problem["limit_tokens"]) == ("prompt_too_long", 4096 - 16)
     assert problem["prompt_tokens"] > 9000
     assert site.rows() == before
+    assert await used_by(ann) == used
 
 
 async def test_instructions_and_memory_are_seen_changed_and_removed(ann: Person, site: Site) -> None:

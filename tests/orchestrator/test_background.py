@@ -17,15 +17,17 @@ import pytest
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason, GenerationStatus, TurnParams
-from antiphon.core.messages import Message, MessageStatus, TitleSource
+from antiphon.core.ids import MessageId
+from antiphon.core.messages import Message, MessageStatus, Role, Snippet, TitleSource
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Tokens
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator import background as work
 from antiphon.orchestrator.background import Background, BackgroundSettings
+from antiphon.orchestrator.summary import summary_request
 from antiphon.stores.conversations.base import ConversationPatch
-from tests.orchestrator.conftest import reference_pool
+from tests.orchestrator.conftest import CONTEXT_TOKENS, reference_pool
 from tests.orchestrator.stage import Stage
 
 ANSWER = TurnParams(max_tokens=30)
@@ -202,7 +204,7 @@ async def test_a_summary_is_there_before_the_trim_that_needs_it(gateway: Gateway
 @pytest.mark.parametrize(
     ("text", "source"),
     [
-        ("The user counts numbers of some length for a long while.", "quick"),
+        ("The user counts numbers of some length for a long while.", "reference-quick"),
         ("", "extract"),
         ("is of some length of some length of some length", "extract"),
         (EngineFailed("gone"), "extract"),
@@ -215,6 +217,56 @@ async def test_whatever_the_summariser_does_there_is_a_summary(gateway: Gateway,
         summaries = await stage.ports.prompts.summaries(stage.owner, answers[0].conversation_id)
         assert {summary.source for summary in summaries} == {source}
         assert all(answer.status is MessageStatus.COMPLETE for answer in answers)
+
+
+async def test_a_failed_title_keeps_no_other_work_away(gateway: Gateway) -> None:
+    says = Says(gateway, EngineFailed("gone"))
+    async with working(says, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        answer = await ask(stage, conversation_id, "My number is 7.")
+        await settled(background)
+        assert len(says.requests) == 1
+        assert stage.runner.planner.recall.missing(conversation_id, [answer.id]) == ()
+
+
+async def test_what_is_asked_of_a_model_fits_its_context(gateway: Gateway) -> None:
+    says = Says(gateway, "The user counts numbers of some length for a long while.")
+    async with working(says, replace(BY_MODEL, titles="words")) as (stage, background):
+        answers = await talk(stage, background)
+        assert says.requests
+        tokenizer = gateway.tokenizer("quick")
+        for request in says.requests:
+            assert len(request.prompt_ids) + request.sampling.max_tokens <= CONTEXT_TOKENS
+            assert request.prompt_ids[:8] == tuple(tokenizer.prompt(summary_request("", [], 0)))[:8]
+        summaries = await stage.ports.prompts.summaries(stage.owner, answers[0].conversation_id)
+        assert {summary.source for summary in summaries} == {"reference-quick"}
+
+
+async def test_a_conversation_deleted_amid_its_summary_leaves_nothing(gateway: Gateway) -> None:
+    says = Says(gateway, "The user counts numbers of some length for a long while.", after_s=30)
+    async with working(says, replace(BY_MODEL, titles="words")) as (stage, background):
+        conversation_id = await stage.conversation()
+        async with asyncio.timeout(20):
+            number = 0
+            while not says.requests:
+                await ask(stage, conversation_id, f"My number {number} is {LONG}")
+                number += 1
+        known = stage.state.summaries.copy()
+        await stage.conversations.delete(stage.owner, conversation_id, now=stage.clock.now())
+        background.cancel(stage.owner, conversation_id)
+        await settled(background)
+        assert says.closed == len(says.requests)
+        assert stage.state.summaries == known
+        recall = stage.runner.planner.recall
+        late = Message(MessageId("msg_late"), conversation_id, None, Role.USER, "a secret", MessageStatus.COMPLETE, stage.clock.now())
+        recall.learn(conversation_id, [late])
+        path, count = [late.id], by_characters
+        assert recall.search(conversation_id, path, (), "What is my secret?", at_most=600, count=count) == ()
+        assert (await ask(stage, await stage.conversation(), "hello")).status is MessageStatus.COMPLETE
+
+
+def by_characters(snippet: Snippet) -> int:
+    return len(snippet.text)
 
 
 async def test_a_slow_summariser_delays_nobody(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,16 @@ import pytest
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import PromptTooLong
 from antiphon.core.generation import GenerationStatus, TurnParams
-from antiphon.core.ids import ConversationId, MemoryId, MessageId
+from antiphon.core.ids import ConversationId, MemoryId, MessageId, UserId
 from antiphon.core.messages import Message, PromptRecord
 from antiphon.core.prompts import Memory
 from antiphon.core.telemetry import NullTelemetry
+from antiphon.engines.reference import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import ContinueRequest
-from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt
+from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render
 from antiphon.orchestrator.planner import Place, PromptPlanner
+from antiphon.stores.conversations.base import Owner
 from tests.orchestrator.conftest import reference_pool
 from tests.orchestrator.stage import Stage
 
@@ -154,6 +158,67 @@ async def test_instructions_and_memory_are_read_but_not_in_a_temporary_chat(stag
     head = await stage.conversations.get(stage.owner, await stage.conversation())
     stage.state.conversations[head.id] = replace(head, temporary=True)
     assert record_of(await ask(stage, head.id, "hello")).preamble == ""
+
+
+class MovedClock(SystemClock):
+    """The real clock, ahead by ``ahead``."""
+
+    ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+async def test_a_prefix_is_the_same_across_a_minute_and_a_day(gateway: Gateway) -> None:
+    clock = MovedClock()
+    stage = Stage(gateway, ports={"clock": clock})
+    await stage.runner.start()
+    await stage.ports.personal.put_instructions(stage.owner, "Answer in verse.")
+    conversation_id = await stage.conversation()
+    moments = (timedelta(0), timedelta(minutes=1), timedelta(days=1), timedelta(days=400))
+    asked: list[RenderedPrompt] = []
+    for number, clock.ahead in enumerate(moments):
+        answer = await ask(stage, conversation_id, f"question {number}")
+        asked.append(await rendered(stage, answer))
+        clock.ahead += timedelta(seconds=1)
+        assert await rendered(stage, answer) == asked[-1]
+    for earlier, later in pairwise(asked):
+        assert later.ids[: len(earlier.ids) - 1] == earlier.ids[:-1]
+    assert answer.cached_tokens is not None
+    assert answer.cached_tokens >= len(asked[-2].ids) // 32 * 32 - 32
+    await stage.close()
+
+
+async def test_two_users_of_a_tenant_share_a_prefix_up_to_their_own_words(stage: Stage) -> None:
+    eve = Owner(stage.owner.tenant_id, UserId("user_2"))
+    prompts: dict[str, tuple[int, ...]] = {}
+    for owner, instructions in ((stage.owner, ""), (eve, ""), (stage.owner, "Be loud."), (eve, "Be quiet.")):
+        await stage.ports.personal.put_instructions(owner, instructions)
+        place = Place(owner, ConversationId("conv_none"), None)
+        question, pool = Question(MessageId("msg_new"), "hello"), stage.ports.gateway.resolve("quick", ())
+        planned = await stage.runner.planner.plan(place, question, pool)
+        assert (planned.preamble is None) is (not instructions)
+        said = compose([], question, planned.record, preamble=planned.preamble, summary="")
+        prompts[f"{owner.user_id}{instructions}"] = render(await stage.runner.planner.texts(pool), said).ids
+    bare, other, loud, quiet = prompts.values()
+    assert bare == other
+    own = len(ReferenceTokenizer("ascii").encode("Be "))
+    assert shared(loud, quiet) >= shared(bare, loud) + own
+
+
+def shared(one: tuple[int, ...], two: tuple[int, ...]) -> int:
+    """How many ids they begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+
+
+async def test_instructions_that_fill_the_context_are_named_in_the_refusal(stage: Stage) -> None:
+    await stage.ports.personal.put_instructions(stage.owner, "#" * 1500)
+    conversation_id = await stage.conversation()
+    with pytest.raises(PromptTooLong, match="of them for your instructions and memory") as refused:
+        await stage.send(conversation_id, "hello")
+    assert refused.value.prompt_tokens > 1500
+    await stage.ports.personal.put_instructions(stage.owner, "")
+    assert record_of(await ask(stage, conversation_id, "hello")).preamble == ""
 
 
 async def test_continue_reads_what_was_read_before(stage: Stage) -> None:

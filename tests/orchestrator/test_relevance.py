@@ -132,5 +132,5 @@ def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
     for message_id, text in zip(path, said, strict=True):
         index.add(message_id, passages_of(message_id, Role.USER, text))
     index.check()
-    chosen = choose(question, index, [0.3] * len(index.passages), path, (), at_most=50, count=by_characters)
+    chosen = choose(question, index.on(path), [0.3] * len(index.passages), (), at_most=50, count=by_characters)
     assert sum(map(by_characters, chosen)) <= 50

@@ -94,10 +94,12 @@ class MessageTooLarge(Refused):
 class PromptTooLong(Refused):
     code = "prompt_too_long"
 
-    def __init__(self, *, prompt_tokens: int, limit_tokens: int) -> None:
+    def __init__(self, *, prompt_tokens: int, limit_tokens: int, standing_tokens: int = 0) -> None:
+        """``standing_tokens`` of them are the caller's instructions and memory, which every prompt holds."""
         self.prompt_tokens = prompt_tokens
         self.limit_tokens = limit_tokens
-        super().__init__(f"The prompt has {prompt_tokens} tokens; this model takes at most {limit_tokens}.")
+        standing = f", {standing_tokens} of them for your instructions and memory" if standing_tokens else ""
+        super().__init__(f"The prompt has {prompt_tokens} tokens{standing}; this model takes at most {limit_tokens}.")
 
 
 class Unauthenticated(Refused):

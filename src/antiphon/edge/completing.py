@@ -16,6 +16,7 @@ from antiphon.edge.problems import INTERNAL, openai_body, problem_of
 from antiphon.edge.rate_headers import rate_headers
 from antiphon.engines.base import EngineUsage, Finished, Tokens
 from antiphon.orchestrator.completion import CompletionStream
+from antiphon.orchestrator.thinking import Spoken
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -25,6 +26,7 @@ _log = structlog.get_logger(__name__)
 class _Delta(msgspec.Struct, omit_defaults=True):
     role: str | None = None
     content: str | None = None
+    reasoning_content: str | None = None
 
 
 class _ChunkChoice(msgspec.Struct):
@@ -55,9 +57,12 @@ class _Chunk(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
+    """``reasoning_content`` is the name that servers of reasoning models agree on; OpenAI's own shape has none."""
+
     role: str
     content: str
     refusal: None = None
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Choice(msgspec.Struct):
@@ -118,16 +123,18 @@ class CompletionAnswer:
                 await self._whole(connection)
 
     async def _whole(self, connection: Connection) -> None:
-        text: list[str] = []
+        text, thoughts = "", ""
         finished: Finished | None = None
         async for event in self._completion:
             if isinstance(event, Tokens | Finished):
-                text.append(event.text)
+                spoken = self._completion.spoken(event)
+                text, thoughts = text + spoken.text, thoughts + spoken.reasoning
             if isinstance(event, Finished):
                 finished = event
         if finished is None:
             raise EngineFailed("The answer was cut short.")
-        choice = _Choice(0, _Message("assistant", "".join(text)), finished.reason.value)
+        message = _Message("assistant", text, reasoning_content=thoughts or msgspec.UNSET)
+        choice = _Choice(0, message, finished.reason.value)
         completion = _Completion(self._id, "chat.completion", self._created, self._completion.model, [choice], _usage(finished.usage))
         body = msgspec.json.encode(completion)
         length = (b"content-length", str(len(body)).encode("ascii"))
@@ -139,8 +146,8 @@ class CompletionAnswer:
         await connection.write(self._chunk(_Delta(role="assistant", content="")))
         try:
             async for event in self._completion:
-                if isinstance(event, Tokens | Finished) and event.text:
-                    await connection.write(self._chunk(_Delta(content=event.text)))
+                if isinstance(event, Tokens | Finished):
+                    await self._say(connection, self._completion.spoken(event))
                 if isinstance(event, Finished):
                     await connection.write(self._last_chunks(event))
         except ClientGone:
@@ -148,6 +155,12 @@ class CompletionAnswer:
         except Exception as error:  # noqa: BLE001 - the answer has begun, so whatever it is goes into the stream
             await connection.write(b"data: " + self._failure(error) + b"\n\n")
         await connection.finish(_DONE)
+
+    async def _say(self, connection: Connection, spoken: Spoken) -> None:
+        if spoken.reasoning:
+            await connection.write(self._chunk(_Delta(reasoning_content=spoken.reasoning)))
+        if spoken.text:
+            await connection.write(self._chunk(_Delta(content=spoken.text)))
 
     def _failure(self, error: Exception) -> bytes:
         problem = problem_of(error)

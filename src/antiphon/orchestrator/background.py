@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -15,19 +16,19 @@ from typing import Literal
 
 import structlog
 
-from antiphon.core.errors import AntiphonError, NotFound
+from antiphon.core.errors import AntiphonError, NotFound, PromptTooLong
 from antiphon.core.generation import Generation, Sampling
 from antiphon.core.ids import ConversationId, IdKind
 from antiphon.core.messages import Conversation, Message, MessageStatus, TitleSource
 from antiphon.core.prompts import Summary
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineRequest, Finished, PromptMessage, Tokens
+from antiphon.engines.base import EngineRequest, Finished, PromptMessage, Tokenizer, Tokens
 from antiphon.orchestrator.draft import Draft
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import Window, plan_window
-from antiphon.orchestrator.summary import EXTRACT, accepted_summary, summary_request
+from antiphon.orchestrator.summary import accepted_summary, summary_request
 from antiphon.orchestrator.thinking import ThinkingSplit
 from antiphon.orchestrator.title import TITLE_TOKENS, title_of, title_request
 from antiphon.stores.conversations.base import Owner
@@ -39,7 +40,11 @@ _MOST_WAITING = 1000
 _DEADLINE_S = 60.0
 _AHEAD_SHARE = 0.85
 """A summary is made when so much of the window is full, so that it is there when the window is trimmed."""
-_SUMMARY_CHARACTERS_A_TOKEN = 2
+_CHARACTERS_A_TOKEN = 4
+_FEWEST_CHARACTERS = 200
+
+Asking = Callable[[int], tuple[PromptMessage, ...]]
+"""What a model is asked, with at most so many characters of what was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,12 @@ class Background:
         """A title, where the conversation has none but its first words."""
         if head.title_source is TitleSource.USER or head.title != first_title(question.content):
             return
-        asked = await self._ask(owner, answer, title_request(question.content, answer.content), TITLE_TOKENS)
+        request = partial(_title_request, question.content, answer.content)
+        try:
+            asked = await self._ask(owner, answer, request, TITLE_TOKENS)
+        except (AntiphonError, TimeoutError) as failure:
+            log.info("title_stays", conversation_id=head.id, reason=type(failure).__name__)
+            return
         title = title_of(asked, f"{question.content}\n{answer.content}")
         if title is not None:
             await self._ports.conversations.suggest_title(owner, head.id, title)
@@ -156,27 +166,26 @@ class Background:
             return extract
         dropped = [message for exchange in draft.exchanges[: window.start] for message in exchange.messages]
         earlier = "" if draft.held_summary is None else draft.held_summary.text
-        characters = _SUMMARY_CHARACTERS_A_TOKEN * draft.budget.window
         answer = await self._ports.conversations.message(place.owner, dropped[-1].id)
         try:
-            request = summary_request(earlier, dropped, characters=characters)
+            request = partial(summary_request, earlier, dropped)
             text = accepted_summary(await self._ask(place.owner, answer, request, draft.budget.summary_tokens), dropped)
         except (AntiphonError, TimeoutError) as failure:
             log.info("summary_made_of_sentences", conversation_id=place.conversation_id, reason=type(failure).__name__)
             text = None
         if text is None:
             return extract
-        return Summary(place.conversation_id, extract.through, text, self._settings.pool or EXTRACT, extract.created_at)
+        source = self._ports.gateway.resolve(self._settings.pool or answer.model, ()).model
+        return Summary(place.conversation_id, extract.through, text, source, extract.created_at)
 
-    async def _ask(self, owner: Owner, answer: Message, messages: tuple[PromptMessage, ...], max_tokens: int) -> str:
-        """What the model says, asked in the lowest band. Raises ``TimeoutError``, and what the gateway raises."""
+    async def _ask(self, owner: Owner, answer: Message, asking: Asking, max_tokens: int) -> str:
+        """What the model says, asked in the lowest band. Raises ``TimeoutError``, ``PromptTooLong``, and what the gateway raises."""
         pool = self._ports.gateway.resolve(self._settings.pool or answer.model, ())
         tokenizer = self._ports.gateway.tokenizer(pool.name)
-        prompt_ids = tuple(await asyncio.to_thread(partial(tokenizer.prompt, messages)))
         request = EngineRequest(
             request_id=self._ports.ids.new(IdKind.GENERATION),
             tenant_id=owner.tenant_id,
-            prompt_ids=prompt_ids[-max(pool.context_tokens - max_tokens, 1) :],
+            prompt_ids=await asyncio.to_thread(_fitting, tokenizer, asking, pool.context_tokens - max_tokens),
             sampling=Sampling(max_tokens=max_tokens, temperature=0.0),
             band=Band.BATCH,
         )
@@ -189,6 +198,22 @@ class Background:
                 elif isinstance(event, Finished):
                     said.append(split.finish(event.text).text)
             return "".join(said)
+
+
+def _title_request(question: str, answer: str, most: int) -> tuple[PromptMessage, ...]:
+    return title_request(question[:most], answer[:most])
+
+
+def _fitting(tokenizer: Tokenizer, asking: Asking, limit: int) -> tuple[int, ...]:
+    """The longest prompt of at most ``limit`` tokens, found by halving what it quotes. Blocking. Raises ``PromptTooLong``."""
+    characters = _CHARACTERS_A_TOKEN * max(limit, 0)
+    while True:
+        prompt_ids = tuple(tokenizer.prompt(asking(characters)))
+        if len(prompt_ids) <= limit:
+            return prompt_ids
+        if characters <= _FEWEST_CHARACTERS:
+            raise PromptTooLong(prompt_tokens=len(prompt_ids), limit_tokens=limit)
+        characters //= 2
 
 
 def _is_of(generation: Generation, owner: Owner, conversation_id: ConversationId | None) -> bool:

@@ -29,6 +29,7 @@ from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
 from antiphon.orchestrator.request import public_prefix_tokens, sampling_of
 from antiphon.orchestrator.runner import Runner
+from antiphon.orchestrator.thinking import Spoken, ThinkingSplit
 from antiphon.orchestrator.turn import queue_deadline_s
 from antiphon.stores.conversations.base import Owner
 
@@ -124,6 +125,7 @@ class CompletionStream:
         self._output_tokens = 0
         self._finished: Finished | None = None
         self._failed = False
+        self._split = ThinkingSplit(ports.gateway.tokenizer(serving.pool), request.sampling.stop)
 
     @property
     def usage(self) -> EngineUsage:
@@ -131,6 +133,10 @@ class CompletionStream:
         if self._finished is not None:
             return self._finished.usage
         return EngineUsage(len(self._request.prompt_ids) if self._begun else 0, 0, self._output_tokens, 0, 0, 0, 0)
+
+    def spoken(self, event: Tokens | Finished) -> Spoken:
+        """What an event adds, thoughts apart from the answer; to be asked once for each event, in order."""
+        return self._split.push(event.token_ids, event.text) if isinstance(event, Tokens) else self._split.finish(event.text)
 
     async def __aenter__(self) -> Self:
         self._renewing = asyncio.create_task(self._renew())

@@ -151,11 +151,12 @@ def branch_draft(
 ) -> Draft:
     """The draft of a branch: ``messages`` from the last window's start on, the ids ``above`` them, that window's summary ``held``."""
     texts = measures.texts
-    fixed = texts.bare + texts.count(SYSTEM_PROMPT) + sum(texts.count(part.text) for part in preamble_parts(preamble))
+    standing = sum(texts.count(part.text) for part in preamble_parts(preamble))
+    fixed = texts.bare + texts.count(SYSTEM_PROMPT) + standing
     offer = None if held is None else SummaryOffer(0, measures.of_summary(held.text), held.through)
     return Draft(
         measures=measures,
-        budget=Budget(context_tokens, fixed, 0),
+        budget=Budget(context_tokens, fixed, 0, standing),
         preamble=preamble,
         exchanges=exchanges_of(messages, measures),
         path=(*above, *(message.id for message in messages)),

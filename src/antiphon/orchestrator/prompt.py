@@ -50,6 +50,8 @@ class Budget:
     context_tokens: int
     fixed_tokens: int
     question_tokens: int
+    standing_tokens: int = 0
+    """Those of ``fixed_tokens`` that are instructions and memory."""
     already_tokens: int = 0
     """The beginning of the answer, written by an earlier generation."""
 
@@ -86,7 +88,9 @@ class Budget:
     def check(self) -> None:
         """Raises ``PromptTooLong`` where the question fits into no prompt."""
         if self.bare_tokens + self.already_tokens > self.limit:
-            raise PromptTooLong(prompt_tokens=self.bare_tokens + self.already_tokens, limit_tokens=self.limit)
+            raise PromptTooLong(
+                prompt_tokens=self.bare_tokens + self.already_tokens, limit_tokens=self.limit, standing_tokens=self.standing_tokens
+            )
 
 
 class Lengths(Protocol):

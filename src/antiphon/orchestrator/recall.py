@@ -80,7 +80,7 @@ class Recall:
             if not entry.index.passages:
                 return ()
             cosines = () if self._embedder is None else self._embedder.cosines(question, entry.vectors)
-            return choose(question, entry.index, cosines, path, in_view, at_most=at_most, count=count)
+            return choose(question, entry.index.on(path), cosines, in_view, at_most=at_most, count=count)
 
     def forget(self, conversation_id: ConversationId) -> None:
         """Keep nothing of a conversation that was deleted, nor of what is being read of it now."""

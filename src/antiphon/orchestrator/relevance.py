@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -117,12 +117,13 @@ class PassageIndex:
         """The numbers of a message's passages."""
         return self._rows.get(message_id, range(0))
 
-    def on(self, path: Set[MessageId]) -> Branch:
+    def on(self, path: Sequence[MessageId]) -> Branch:
         """What of it lies on one branch."""
-        if self._rows.keys() <= path:
-            return Branch(self, None, len(self.passages), self._words)
+        members = frozenset(path)
+        if self._rows.keys() <= members:
+            return Branch(self, path, None, len(self.passages), self._words)
         rows = [row for message_id in path for row in self.rows(message_id)]
-        return Branch(self, path, len(rows), sum(self.passages[row].length for row in rows))
+        return Branch(self, path, members, len(rows), sum(self.passages[row].length for row in rows))
 
     def holding(self, word: str) -> Sequence[int]:
         return self._holding.get(word, ())
@@ -142,36 +143,36 @@ class PassageIndex:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The passages of an index that lie on ``path``; ``None``: all of them. ``size`` of them, of ``words`` content words."""
+    """The ``size`` passages of an index that lie on ``path``, of ``words`` content words; ``members`` ``None``: all of them do."""
 
     index: PassageIndex
-    path: Set[MessageId] | None
+    path: Sequence[MessageId]
+    members: frozenset[MessageId] | None
     size: int
     words: int
 
     def of(self, rows: Iterable[int]) -> list[int]:
         """Those of ``rows`` that lie on it."""
-        path, passages = self.path, self.index.passages
-        return list(rows) if path is None else [row for row in rows if passages[row].message_id in path]
+        members, passages = self.members, self.index.passages
+        return list(rows) if members is None else [row for row in rows if passages[row].message_id in members]
 
 
 def choose(
     question: str,
-    index: PassageIndex,
+    branch: Branch,
     cosines: Sequence[float],
-    path: Sequence[MessageId],
     in_view: Collection[MessageId],
     *,
     at_most: int,
     count: Callable[[Snippet], int],
 ) -> tuple[Snippet, ...]:
-    """The passages on the branch ``path`` that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
+    """The passages on ``branch`` that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
 
-    ``cosines`` are those of the question with each passage of the index. None where nothing comes near, and none where a message
+    ``cosines`` are those of the question with each passage of the branch's index. None where nothing comes near, and none where a message
     ``in_view``, which the model reads anyway, comes nearer.
     """
-    personal, passages = is_personal(question), index.passages
-    scores = _scores(content_words(question), index.on(frozenset(path)), cosines, personal=personal)
+    personal, passages = is_personal(question), branch.index.passages
+    scores = _scores(content_words(question), branch, cosines, personal=personal)
     unseen = [row for row in scores if passages[row].message_id not in in_view]
     read = max((score for row, score in scores.items() if passages[row].message_id in in_view), default=0.0)
     order = nlargest(_MOST_SNIPPETS, unseen, key=lambda row: (scores[row], -row))
@@ -191,7 +192,7 @@ def choose(
             left -= tokens
             chosen.append(row)
     wanted = {passages[row].message_id for row in chosen}
-    places = {message_id: place for place, message_id in enumerate(path) if message_id in wanted}
+    places = {message_id: place for place, message_id in enumerate(branch.path) if message_id in wanted}
     return tuple(_snippet(passages[row]) for row in sorted(chosen, key=lambda row: (places[passages[row].message_id], row)))
 
 

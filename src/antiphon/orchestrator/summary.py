@@ -50,7 +50,7 @@ def extracted(earlier: str, messages: Sequence[Message], *, at_most: int, count:
     return "\n".join(_shown(line) for line in sorted(chosen, key=lambda line: line.place))
 
 
-def summary_request(earlier: str, messages: Sequence[Message], *, characters: int) -> tuple[PromptMessage, ...]:
+def summary_request(earlier: str, messages: Sequence[Message], characters: int) -> tuple[PromptMessage, ...]:
     """What a model is asked, with at most ``characters`` of the messages, each cut alike."""
     share = max(80, characters // max(len(messages), 1))
     told = [f"{_who(message)}: {_one_line(message.content)[:share]}" for message in messages]
