@@ -13,6 +13,7 @@ import aiohttp
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage, ReplicaSpec
 from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from benchmarks.chats import Chat
 from benchmarks.gateway_people import RATE_TOK_S, config
 from benchmarks.replica_client import engine_request, generate, replica
@@ -31,7 +32,8 @@ async def over_http(server: Served, session: aiohttp.ClientSession, prompt: str)
     body = {"model": "small", "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": TOKENS}
     start, first, batches = time.perf_counter(), 0.0, 0
     async with session.post(f"{server.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {server.key}"}) as answer:
-        answer.raise_for_status()
+        if answer.status != 200:
+            raise RuntimeError(f"{answer.status}: {await answer.text()}")
         async for line in answer.content:
             if line.startswith(b"data: {") and b'"content":"' in line and b'"role"' not in line:
                 batches += 1
@@ -70,9 +72,7 @@ async def added(report: Report, quick: bool) -> None:
                 return first
 
             async def direct(prompt: str) -> float:
-                ids = tuple(
-                    TOKENIZER.prompt([PromptMessage(Role.SYSTEM, "You are a helpful assistant."), PromptMessage(Role.USER, prompt)])
-                )
+                ids = tuple(TOKENIZER.prompt([PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), PromptMessage(Role.USER, prompt)]))
                 request = engine_request(Chat(0, (ids,), TOKENS, 1, 0.0), ids, 1, prompt)
                 return (await generate(client, request)).ttft_s
 
