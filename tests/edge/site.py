@@ -45,7 +45,7 @@ from antiphon.stores.usage.memory import MemoryLedger
 from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
-PLAN = Plan("free", models=("quick", "slow"), max_output_tokens=512, **GENEROUS)
+PLAN = Plan("free", models=("quick", "slow"), ttft_limit_ms=10**9, max_output_tokens=512, **GENEROUS)
 
 
 @dataclass(slots=True)

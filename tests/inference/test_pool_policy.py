@@ -13,7 +13,7 @@ from antiphon.inference.ask import Ask, Demand
 from antiphon.inference.circuit import Circuit, CircuitBreaker
 from antiphon.inference.fleet import RateMeter
 from antiphon.inference.length_estimate import LengthEstimator
-from antiphon.inference.wait_forecast import Arrivals, Expected, Serving, forecast
+from antiphon.inference.wait_forecast import HORIZON_S, Arrivals, Expected, Serving, forecast
 from tests.inference.virtual_pool import Machine, PlanLoad, Turn, VirtualPool, poisson_turns
 
 
@@ -150,6 +150,19 @@ def test_a_load_that_jumps_is_believed_within_seconds_and_chance_is_not() -> Non
         rate.add(now)
         errors.append(abs(rate.rate(now) - 5.0))
     assert sum(errors) / len(errors) < 1.2
+
+
+def test_a_pool_that_stood_still_tells_nobody_more_than_the_horizon() -> None:
+    pool = VirtualPool(Machine())
+    turns = poisson_turns(60, 8, 5)
+    pool.run(turns)
+    ask, last_s = turns[-1].ask, 1000.0
+    for number in range(50):  # accepted, and nothing starts any more
+        pool.policy.enter(number, ask, last_s, ready=False)
+        last_s += 10
+        look = pool.policy.look(ask, last_s)
+        assert look.wait_s <= 2 * HORIZON_S
+        assert 1 <= pool.policy.retry_after_s(ask, look, last_s, str(number)) <= 75
 
 
 def test_a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() -> None:

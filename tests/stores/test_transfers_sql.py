@@ -41,7 +41,7 @@ async def test_an_import_happens_whole_or_not_at_all(db: SqliteDatabase, stores:
     await stores.transfers.import_conversation(first)
     await stores.conversations.delete(ME, first.head.id, now=stores.clock.now())
     again = stores.whole(Origin("chatgpt", "c1"))
-    before = await contents(db)
+    before = await contents(db, "")
     for number in range(1, 60):
         with failing_at(number):
             try:
@@ -50,7 +50,7 @@ async def test_an_import_happens_whole_or_not_at_all(db: SqliteDatabase, stores:
                 pass
             else:
                 break
-        assert await contents(db) == before
+        assert await contents(db, "") == before
     else:
         pytest.fail("the act has more statements than this test expects")
     assert number > 10
@@ -70,6 +70,6 @@ async def test_what_came_along_goes_with_its_conversation(db: SqliteDatabase, st
         tx.execute(conversations.delete())
 
     await db.write(remove)
-    kept = await contents(db)
+    kept = await contents(db, "")
     assert kept[origins.name] == []
     assert kept[message_extras.name] == []

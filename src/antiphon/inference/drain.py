@@ -58,11 +58,12 @@ class ReturnSlots:
 
         The jitter is a function of ``name``: up to a fifth more.
         """
-        each_s = 1.0 / rate if rate else SHORTEST_RETRY_S
+        each_s = min(1.0 / rate, LONGEST_RETRY_S) if rate else SHORTEST_RETRY_S
         slot = max(self._next[band], now + max(soonest_s, SHORTEST_RETRY_S))
         self._next[band] = min(slot + each_s, now + LONGEST_RETRY_S)
         share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32
-        return min(slot - now, LONGEST_RETRY_S) + max(each_s, _JITTER * min(slot - now, each_s * 5)) * share
+        jitter_s = min(max(each_s, _JITTER * min(slot - now, each_s * 5)), _JITTER * LONGEST_RETRY_S)
+        return min(slot - now, LONGEST_RETRY_S) + jitter_s * share
 
 
 class Pressure:

@@ -8,7 +8,8 @@ waiting counts as ``ageing_tokens_per_s`` less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import heapq
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,8 @@ from antiphon.inference.sequence import Sequence
 
 Order = Literal["fair", "fcfs"]
 Rank = tuple[float, ...]
+_SERVED = 3
+"""Where a rank tells what its tenant was served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,38 @@ class Line:
             return sorted(candidates, key=_arrival)
         return sorted(candidates, key=self._rank(now))
 
+    def turns(self, candidates: Iterable[Sequence], now: float) -> Iterator[Sequence]:
+        """All candidates, who goes first first, where those that are taken are charged between two of them.
+
+        Each turn is the tenant's that was served least by then: the counters of VTC move as soon as a request is taken (Sheng
+        et al., OSDI 2024, algorithm 2), else all rows that are free at once would be one tenant's.
+        """
+        if self._rules.order == "fcfs":
+            yield from self.in_order(candidates, now)
+            return
+        rank = self._rank(now)
+        groups: dict[tuple[Rank, int], list[tuple[Rank, Sequence]]] = {}
+        for sequence in candidates:
+            ranked = rank(sequence)
+            groups.setdefault((ranked[:_SERVED], id(sequence.account)), []).append((ranked, sequence))
+        for group in groups.values():
+            group.sort(key=_ranked, reverse=True)
+        heads = [(group[-1][0], number, group) for number, group in enumerate(groups.values())]
+        heapq.heapify(heads)
+        while heads:
+            told, number, group = heads[0]
+            ranked, sequence = group[-1]
+            now_ranked = (*ranked[:_SERVED], sequence.account.served, *ranked[_SERVED + 1 :])
+            if now_ranked > told:
+                heapq.heapreplace(heads, (now_ranked, number, group))
+                continue
+            group.pop()
+            if group:
+                heapq.heapreplace(heads, (group[-1][0], number, group))
+            else:
+                heapq.heappop(heads)
+            yield sequence
+
     def served(self, band: Band, now: float) -> None:
         """Somebody of this band got something."""
         self._served_at[band] = now
@@ -61,6 +96,10 @@ class Line:
             return (band not in aged, -band, sequence.pinned is None, sequence.account.served, urgency, sequence.id)
 
         return rank
+
+
+def _ranked(one: tuple[Rank, Sequence]) -> Rank:
+    return one[0]
 
 
 def _arrival(sequence: Sequence) -> Rank:

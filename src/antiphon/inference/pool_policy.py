@@ -357,13 +357,16 @@ class PoolPolicy(Generic[K]):
     # --- inside ---------------------------------------------------------------------------------
 
     def _newcomer(self, ask: Ask, now: float) -> Place:
-        """Where one would stand, as it is played. Those who came since the line was viewed stand before it too."""
+        """Where one would stand, as it is played. Those who came since the line was viewed stand before it too.
+
+        Nobody is told more than the horizon: the pace of a pool that stood still says nothing about the time after.
+        """
         view = self.view(now)
         place = view.newcomer(ask.band, self._queue.tag(ask))
         rate = self._drain.rate(now) or self._starts.rate(now)
         since_s = self._entered / rate if rate else 0.0
         wait_s = max(place.wait_s + since_s - (now - view.at), self._turn_s(ask.band, self._queue.tag(ask), now), 0.0)
-        return Place(place.position + self._entered, wait_s)
+        return Place(place.position + self._entered, min(wait_s, max(place.wait_s, HORIZON_S)))
 
     def _turn_s(self, band: Band, tag: float, now: float) -> float:
         """Seconds until the band's turns have come to ``tag``, at the pace at which they have gone lately: others of the band

@@ -300,19 +300,23 @@ class Scheduler:
         """Chunks of those with more than one token to compute. One that would begin the very block that another begins in
         this step sits it out: in the next step it finds that block in the cache.
         """
-        line = self._line.in_order(self._candidates(), now)
-        budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in line])
+        candidates = self._candidates()
+        budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in candidates])
         begun: set[Beginning] = set()
         passed: list[Sequence] = []
         closed: Band | None = None
-        for sequence in line:
+        for sequence in self._line.turns(candidates, now):
             if budget.spent:
                 break
             if sequence.id in self._waiting:
                 if closed is not None and sequence.request.band <= closed:
                     continue
                 path = self._memory.find(sequence)
-                if not self._may_begin(sequence, path, budget, begun):
+                if self._begins_like(sequence, path, begun):
+                    continue
+                if not self._is_left_for(sequence, path, budget):
+                    # What is too much for the rest of this step goes first in the next: nobody smaller takes its turn.
+                    closed = sequence.request.band if closed is None else max(closed, sequence.request.band)
                     continue
                 if not self._has_place(sequence, path):
                     passed.append(sequence)
@@ -328,10 +332,12 @@ class Scheduler:
         """Those with a prompt to compute, and those that wait."""
         return [*(one for one in self._running.values() if len(one.tokens) - one.computed > 1), *self._waiting.values()]
 
-    def _may_begin(self, sequence: Sequence, path: list[CachedBlock], budget: StepBudget, begun: set[Beginning]) -> bool:
-        begin = len(path) * self._room.block_tokens
-        if self._beginning(sequence, path[-1] if path else None, begin) in begun:
-            return False
+    def _begins_like(self, sequence: Sequence, path: list[CachedBlock], begun: set[Beginning]) -> bool:
+        """Whether another begins the same block in this step."""
+        return self._beginning(sequence, path[-1] if path else None, len(path) * self._room.block_tokens) in begun
+
+    def _is_left_for(self, sequence: Sequence, path: list[CachedBlock], budget: StepBudget) -> bool:
+        """Whether it gets anything of this step."""
         sequence.uncached = self._memory.uncached(sequence, path)
         return budget.chunk(len(sequence.tokens) - sequence.uncached, sequence.uncached, self._chunk_multiple) > 0
 
