@@ -63,7 +63,8 @@ async def test_a_fault_that_stays_is_told_once_of_each_kind(monkeypatch: pytest.
 
     with capture_logs() as told:
         assert await persist(act, what="test", forever=True, whatever=True) == "done"
-    assert [(event["error"], event["exc_info"]) for event in told] == [("StoreUnavailable", False), ("ValueError", True)]
+    failed = [event for event in told if event["event"] == "write_failed" and event["what"] == "test"]
+    assert [(event["error"], event["exc_info"]) for event in failed] == [("StoreUnavailable", False), ("ValueError", True)]
 
 
 async def test_patience_with_outages_is_none_with_faults_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ def test_the_conversation_goes_along(front: Person) -> None:
 
 def test_stop_closes_the_stream_at_the_far_end(front: Person, upstream: Server) -> None:
     there = upstream.person()
+    eventually(lambda: there.gauge("antiphon_requests_running") == 0, within_s=10, what="titles of earlier chats are written")
     sent = front.send(front.new_conversation(), "hello", params={"max_tokens": 1000})
     front.read_until(sent["generation_id"], lambda reading: len(reading.text) > 20)
     assert there.gauge("antiphon_requests_running") == 1
