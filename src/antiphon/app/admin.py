@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.app.wiring import open_stores
 from antiphon.core.clock import Clock
-from antiphon.core.errors import ConfigErrors, FieldFault, InvalidRequest, NotFound
+from antiphon.core.errors import FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import IdKind, IdSource, KeyId, TenantId, UserId
 from antiphon.core.plans import OWNER_PLAN
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
@@ -112,16 +111,6 @@ class Admin:
                 await self.accounts.revoke_key(known.tenant_id, KeyId(key), now=self.clock.now())
                 return
         raise NotFound(f"There is no key {key!r}.")
-
-    async def check_owner_password(self, *, loopback: bool) -> None:
-        """On any address but this machine's own, the owner's password comes first. Raises ``ConfigErrors``."""
-        if loopback or await self.owner_has_password():
-            return
-        reason = (
-            f"other machines reach {self.config.server.host}, so the owner needs a password first: "
-            f"antiphon users password --data {shlex.quote(str(self.config.data_dir))}"
-        )
-        raise ConfigErrors([("server.host", reason)])
 
     async def link(self, *, user: str | None, url: str) -> str:
         """A one-time sign-in link below ``url``, valid for a day."""

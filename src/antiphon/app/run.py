@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import os
 import signal
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import uvloop
 
@@ -51,26 +51,20 @@ async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, rea
     stop = _stop_event()
     clock, telemetry = SystemClock(), PrometheusTelemetry()
     async with open_gateway(config, clock, telemetry, log_format) as gateway:
-        await asyncio.to_thread(_import, "antiphon.app.admin", "antiphon.app.wiring")
+        await asyncio.to_thread(_import_the_rest)
         await gateway.tokenizers_read()
 
-        from antiphon.app.admin import Admin
+        from antiphon.app.serving import serve_until
         from antiphon.app.wiring import open_server
 
         async with open_server(config, gateway, clock, telemetry) as server:
-            await Admin(server.accounts, config, clock, server.services.ids).check_owner_password(loopback=server.services.loopback)
-            # Answers of an earlier life go on while the edge, the slowest to load, is loaded.
-            await server.runner.start()
-            await asyncio.to_thread(_import, "antiphon.app.serving")
-
-            from antiphon.app.serving import serve_until
-
             await serve_until(stop, server, config, hold, ready_file)
 
 
-def _import(*names: str) -> None:
-    for name in names:
-        importlib.import_module(name)
+def _import_the_rest() -> ModuleType:
+    import antiphon.app.serving
+
+    return antiphon.app.serving
 
 
 def _stop_event() -> asyncio.Event:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,10 +31,9 @@ _PORTS_TRIED = 50
 
 
 async def serve_until(stop: asyncio.Event, server: Server, config: Config, hold: FolderHold, ready_file: Path | None) -> None:
-    """Serve until ``stop`` is set, then drain; the runner runs already.
-
-    Raises what keeps a pool from starting or a port from being listened on.
-    """
+    """Serve until ``stop`` is set, then drain. Raises what keeps a pool from starting or a port from being listened on."""
+    await _check_owner_password(server, config)
+    await server.runner.start()
     async with _listening(server, config) as port, _background(server):
         if await _until_ready(server, stop):
             tune_interpreter()
@@ -45,6 +45,17 @@ async def serve_until(stop: asyncio.Event, server: Server, config: Config, hold:
         server.services.state.drain()
         await server.runner.drain(config.timing.drain_seconds)
         server.services.state.leave()
+
+
+async def _check_owner_password(server: Server, config: Config) -> None:
+    """On any address but this machine's own, the owner's password comes first. Raises ``ConfigErrors``."""
+    if server.services.loopback or await _admin(server, config).owner_has_password():
+        return
+    reason = (
+        f"other machines reach {config.server.host}, so the owner needs a password first: "
+        f"antiphon users password --data {shlex.quote(str(config.data_dir))}"
+    )
+    raise ConfigErrors([("server.host", reason)])
 
 
 def _admin(server: Server, config: Config) -> Admin:
