@@ -20,6 +20,7 @@ from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.passwords import Passwords
 from antiphon.edge.server import HttpServer
 from antiphon.edge.services import EdgeServices, ServerState
+from antiphon.edge.sign_in_gate import LocalGate, SignInGate
 from antiphon.edge.sign_in_pace import SignInPace
 from antiphon.edge.sse import SseDecoder, SseEvent
 from antiphon.inference.gateway import Gateway
@@ -90,7 +91,7 @@ class Site:
         static_dir: Path = Path("/nonexistent"),
         log: GenerationLog | None = None,
         passwords_hasher: PasswordHasher | None = None,
-        sign_in_pace: SignInPace | None = None,
+        sign_in_gate: SignInGate | None = None,
         timing: Timing = TIMING,
     ) -> None:
         self.clock: Clock = SystemClock()
@@ -115,7 +116,7 @@ class Site:
             default_output_tokens={"quick": 64, "slow": 64},
         )
         self.runner = Runner(ports)
-        self.passwords = Passwords(self.accounts, self.clock, self.ids, hasher=passwords_hasher, pace=sign_in_pace)
+        self.passwords = Passwords(self.accounts, sign_in_gate or LocalGate(SignInPace(), self.clock), self.ids, hasher=passwords_hasher)
         self.background = Background(ports, self.runner.planner, BackgroundSettings())
         self.runner.on_end = self.background.after
         self.services = EdgeServices(

@@ -12,6 +12,8 @@ from argon2 import PasswordHasher
 
 from antiphon.core.tenancy import UserRole, may_manage
 from antiphon.edge.passwords import Passwords
+from antiphon.app.system import SystemClock
+from antiphon.edge.sign_in_gate import LocalGate
 from antiphon.edge.sign_in_pace import Allowance, SignInPace
 from antiphon.inference.gateway import Gateway
 from tests.edge.site import Person, Site
@@ -105,7 +107,7 @@ async def test_sessions_are_listed_and_ended_one_by_one(door: Site) -> None:
 
 async def test_tries_are_limited_before_anything_is_hashed(gateway: Gateway) -> None:
     pace = SignInPace(name_from_address=Allowance(3, 60), name=Allowance(100, 1), address=Allowance(100, 1))
-    site = Site(gateway, passwords_hasher=QUICK, sign_in_pace=pace)
+    site = Site(gateway, passwords_hasher=QUICK, sign_in_gate=LocalGate(pace, SystemClock()))
     await site.open()
     try:
         await with_password(site, "quinn")
@@ -180,7 +182,8 @@ async def test_an_admin_gains_no_right_through_others(door: Site) -> None:
 
 async def test_an_outsider_cannot_fill_the_threads(door: Site) -> None:
     """Two hundred at once: some are asked to come back, nobody waits for long, and the queue is empty afterwards."""
-    passwords = Passwords(door.accounts, door.clock, door.ids, pace=SignInPace(address=Allowance(1000, 1), name=Allowance(1000, 1)))
+    pace = SignInPace(address=Allowance(1000, 1), name=Allowance(1000, 1))
+    passwords = Passwords(door.accounts, LocalGate(pace, door.clock), door.ids)
     try:
         tries = (passwords.user_of(f"nobody {number}", None, SECRET, address="192.0.2.1") for number in range(200))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)

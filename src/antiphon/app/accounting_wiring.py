@@ -49,6 +49,8 @@ class Accounting:
     feed: Feed | None
     outbox: Outbox
     plans: Mapping[str, Plan]
+    shared: Limiter | None
+    """Limits of all servers, without the share that is granted while they are away; ``None``: this process has its own."""
 
     async def start(self, generations: Generations) -> None:
         """Bring the ledger up to date and give the limiter in memory the memory of it. Raises ``StoreUnavailable``."""
@@ -85,16 +87,16 @@ def accounting_of(
     ledger = SqlLedger(database)
     memory = MemoryLimiter(clock)
     terms = Terms(Contracts(config.money.budgets, config.money.levels), ledger, accounts, custody, clock)
-    allowances = Allowances(
-        _limiter(config, memory, clock), clock, prices=config.money.prices, terms=terms.of, expects_most=config.limits.expects_most
-    )
+    shared = _shared_limiter(config)
+    limiter = memory if shared is None else FallbackLimiter(shared, memory, clock, share=config.limits.local_share)
+    allowances = Allowances(limiter, clock, prices=config.money.prices, terms=terms.of, expects_most=config.limits.expects_most)
 
     async def settle(records: Sequence[UsageRecord]) -> None:
         """A server may have died between the end of a generation and its reconciling; a second time does nothing."""
         await asyncio.gather(*(allowances.settle_again(record, plans.get(record.plan) or Plan(record.plan)) for record in records))
 
     outbox, (route, feed) = SqlOutbox(database), _route(config, ledger)
-    return Accounting(allowances, ledger, Relay(outbox, route, clock, settle), terms, memory, route, feed, outbox, plans)
+    return Accounting(allowances, ledger, Relay(outbox, route, clock, settle), terms, memory, route, feed, outbox, plans, shared)
 
 
 def _route(config: Config, ledger: Ledger) -> tuple[Route, Feed | None]:
@@ -109,11 +111,11 @@ def _route(config: Config, ledger: Ledger) -> tuple[Route, Feed | None]:
     return KafkaRoute(servers), KafkaLedgerFeed(servers, ledger)
 
 
-def _limiter(config: Config, memory: MemoryLimiter, clock: Clock) -> Limiter:
+def _shared_limiter(config: Config) -> Limiter | None:
     if config.limits.scheme == "memory":
-        return memory
+        return None
     try:
         from antiphon.stores.limits.redis import RedisLimiter
     except ImportError as missing:
         raise ConfigErrors([("limits.url", "needs the extra 'redis': pip install 'antiphon[redis]'")]) from missing
-    return FallbackLimiter(RedisLimiter.connect(config.limits.url), memory, clock, share=config.limits.local_share)
+    return RedisLimiter.connect(config.limits.url)

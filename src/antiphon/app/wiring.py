@@ -19,6 +19,8 @@ from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.passwords import Passwords
 from antiphon.edge.services import EdgeServices, ServerState
+from antiphon.edge.sign_in_gate import LocalGate, SharedGate
+from antiphon.edge.sign_in_pace import SignInPace
 from antiphon.engines.static_embedding import static_embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
@@ -154,7 +156,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         runner = Runner(ports, concurrency=_MOST_RUNNING + sum(pool.queue_limit for pool in config.pools))
         background = Background(ports, runner.planner, config.background)
         runner.on_end = background.after
-        passwords = Passwords(accounts, clock, ids)
+        gate = LocalGate(SignInPace(), clock) if accounting.shared is None else SharedGate(accounting.shared, ids)
+        passwords = Passwords(accounts, gate, ids)
         stack.callback(passwords.close)
         services = EdgeServices(
             accounts=accounts,

@@ -16,11 +16,11 @@ from typing import TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from antiphon.core.clock import Clock
 from antiphon.core.errors import FieldFault, InvalidRequest, RateLimited
 from antiphon.core.ids import IdSource
 from antiphon.core.tenancy import User
-from antiphon.edge.sign_in_pace import SignInPace, TryLater
+from antiphon.edge.sign_in_gate import SignInGate
+from antiphon.edge.sign_in_pace import TryLater
 from antiphon.stores.accounts.base import Accounts
 
 MIN_PASSWORD = 8
@@ -52,12 +52,9 @@ def encode_password(hasher: PasswordHasher, password: str) -> str:
 class Passwords:
     """Checks and hashes; its threads start with the first password and end with ``close``."""
 
-    def __init__(
-        self, accounts: Accounts, clock: Clock, ids: IdSource, *, pace: SignInPace | None = None, hasher: PasswordHasher | None = None
-    ) -> None:
+    def __init__(self, accounts: Accounts, gate: SignInGate, ids: IdSource, *, hasher: PasswordHasher | None = None) -> None:
         self._accounts = accounts
-        self._clock = clock
-        self._pace = SignInPace() if pace is None else pace
+        self.gate = gate
         self._hasher = new_hasher() if hasher is None else hasher
         self._threads = ThreadPoolExecutor(2 * (os.cpu_count() or 1), thread_name_prefix="passwords")
         self._nobodys_password = ids.secret(16)
@@ -65,16 +62,16 @@ class Passwords:
         self._waiting = 0
 
     async def user_of(self, name: str, tenant: str | None, password: str, *, address: str) -> User | None:
-        """Whose name and password these are; ``None`` after the same work for nobody's. Raises ``RateLimited``."""
-        self._keep_pace(name, address)
+        """Whose name and password these are; ``None`` after the same work for nobody's. Raises ``RateLimited``, ``StoreUnavailable``."""
+        await self._keep_pace(name, address)
         found = await self._accounts.password_of(name, tenant)
         encoded = await self._nobodys() if found is None else found.encoded
         matches = await self._in_thread(lambda: _matches(self._hasher, encoded, password))
         return found.user if found is not None and matches else None
 
     async def matches(self, user: User, password: str, *, address: str) -> bool:
-        """Whether it is the user's password. Raises ``RateLimited``."""
-        self._keep_pace(user.id, address)
+        """Whether it is the user's password. Raises ``RateLimited``, ``StoreUnavailable``."""
+        await self._keep_pace(user.id, address)
         encoded = await self._accounts.password(user.id)
         return encoded is not None and await self._in_thread(lambda: _matches(self._hasher, encoded, password))
 
@@ -89,10 +86,10 @@ class Passwords:
     def check(self) -> None:
         """Raises ``AssertionError`` where a promise is broken."""
         assert 0 <= self._waiting <= _MOST_WAITING
-        self._pace.check()
+        self.gate.check()
 
-    def _keep_pace(self, name: str, address: str) -> None:
-        decision = self._pace.ask(name, address, now=self._clock.monotonic())
+    async def _keep_pace(self, name: str, address: str) -> None:
+        decision = await self.gate.ask(name, address)
         if isinstance(decision, TryLater):
             raise RateLimited("Too many tries to sign in.", retry_after_ms=round(decision.retry_after_s * 1000) + 1)
 

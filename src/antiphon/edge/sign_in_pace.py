@@ -31,6 +31,11 @@ class Allowance:
     seconds: float
 
 
+NAME_FROM_ADDRESS = Allowance(10, 30)
+NAME = Allowance(100, 6)
+ADDRESS = Allowance(100, 1)
+
+
 @dataclass(slots=True)
 class _Bucket:
     left: float
@@ -43,16 +48,16 @@ class SignInPace:
     def __init__(
         self,
         *,
-        name_from_address: Allowance = Allowance(10, 30),
-        name: Allowance = Allowance(100, 6),
-        address: Allowance = Allowance(100, 1),
+        name_from_address: Allowance = NAME_FROM_ADDRESS,
+        name: Allowance = NAME,
+        address: Allowance = ADDRESS,
     ) -> None:
         self._allowances = (name_from_address, name, address)
         self._buckets: dict[tuple[str, ...], _Bucket] = {}
 
     def ask(self, name: str, address: str, *, now: float) -> Try | TryLater:
         """Spend a try of all three allowances, or of none."""
-        network = _network(address)
+        network = network_of(address)
         keys = (("both", name, network), ("name", name), ("address", network))
         buckets = [self._bucket(key, allowance, now) for key, allowance in zip(keys, self._allowances, strict=True)]
         waits = [(1 - bucket.left) * allowance.seconds for bucket, allowance in zip(buckets, self._allowances, strict=True)]
@@ -79,7 +84,7 @@ class SignInPace:
         return bucket
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """One household has a /64 of IPv6 addresses; text that is no address stands for itself."""
     try:
         parsed = ip_address(address)

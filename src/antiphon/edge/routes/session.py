@@ -55,6 +55,7 @@ async def _by_link(services: EdgeServices, link: str, agent: str) -> str:
     link_sha256 = token_sha256(link)
     if link_sha256 is None:
         raise Unauthenticated(_UNUSABLE)
+    await services.passwords.gate.check_open()
     token, session_sha256 = new_token(services.ids)
     now = services.clock.now()
     user = await services.accounts.redeem_link(link_sha256, session_sha256, now=now, expires_at=now + SESSION_LIFETIME, agent=agent)
