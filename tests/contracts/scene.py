@@ -12,6 +12,9 @@ from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation, MessageError
 from antiphon.core.tenancy import Tenant, User, UserRole
+from antiphon.stores.abuse.base import AbuseCases
+from antiphon.stores.abuse.memory import MemoryAbuseCases
+from antiphon.stores.abuse.sql import SqlAbuseCases
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.accounts.sql import SqlAccounts
@@ -78,6 +81,7 @@ def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Sc
         MemoryPersonalTexts(state),
         MemoryOutbox(state),
         MemoryLedger(),
+        MemoryAbuseCases(state),
     )
 
 
@@ -95,6 +99,7 @@ def sql_scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene
         SqlPersonalTexts(db),
         SqlOutbox(db),
         SqlLedger(db),
+        SqlAbuseCases(db),
     )
 
 
@@ -111,6 +116,7 @@ class Scene:
     personal: PersonalTexts
     outbox: Outbox
     ledger: Ledger
+    cases: AbuseCases
     leases: timedelta = field(default=timedelta(seconds=10))
 
     async def tenant(self, name: str = "acme") -> Tenant:

@@ -258,6 +258,14 @@ async def test_a_key_and_an_organisation_are_bounded_beside_the_user(bench: Benc
     assert isinstance(await bench.limiter.reserve(reservation("d", other, org, tokens=300)), Granted)
 
 
+async def test_who_comes_back_after_a_rest_is_limited_at_once(bench: Bench) -> None:
+    for _ in range(3):
+        bench.advance(100)
+        assert isinstance(await bench.limiter.reserve(reservation("a", TOKENS, tokens=900)), Granted)
+        assert isinstance(await bench.limiter.reserve(reservation("b", TOKENS, tokens=900)), Exhausted)
+        assert await bench.limiter.release(TENANT, reservation("a").generation_id)
+
+
 async def test_tenants_do_not_share(bench: Bench) -> None:
     await bench.limiter.reserve(reservation("a", TOKENS, tokens=1000))
     elsewhere = replace(reservation("a", TOKENS, tokens=1000), tenant_id=TenantId("tenant_2"))

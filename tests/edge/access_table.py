@@ -96,6 +96,8 @@ RULES: dict[str, Rule] = {
     "POST /v1/admin/users": Rule(Access.ADMIN, {"name": "unique"}),
     "PATCH /v1/admin/users/{user_id}": Rule(Access.ADMIN, {"plan": "free"}, by_admins=True),
     "POST /v1/admin/users/{user_id}/link": Rule(Access.ADMIN, by_admins=True),
+    "GET /v1/admin/abuse": Rule(Access.ADMIN),
+    "PUT /v1/admin/abuse/{user_id}": Rule(Access.ADMIN, {"state": "clear"}, by_admins=True),
     "GET /v1/usage": Rule(Access.USAGE),
     "GET /v1/admin/usage": Rule(Access.ADMIN),
     "GET /v1/admin/pools": Rule(Access.ADMIN),

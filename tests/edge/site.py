@@ -31,6 +31,7 @@ from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
 from antiphon.orchestrator.shown_prompt import PromptDesk
+from antiphon.stores.abuse.memory import MemoryAbuseCases
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.custody.memory import MemoryCustody
@@ -127,6 +128,7 @@ class Site:
             transfers=MemoryTransfers(self.state),
             shares=MemoryShares(self.state),
             custody=MemoryCustody(self.state),
+            cases=MemoryAbuseCases(self.state),
             log=self.log,
             desk=TurnDesk(ports, self.runner),
             runner=self.runner,

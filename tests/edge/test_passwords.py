@@ -10,9 +10,9 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
+from antiphon.app.system import SystemClock
 from antiphon.core.tenancy import UserRole, may_manage
 from antiphon.edge.passwords import Passwords
-from antiphon.app.system import SystemClock
 from antiphon.edge.sign_in_gate import LocalGate
 from antiphon.edge.sign_in_pace import Allowance, SignInPace
 from antiphon.inference.gateway import Gateway

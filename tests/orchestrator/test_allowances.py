@@ -164,7 +164,7 @@ async def test_a_downgraded_turn_gives_the_cap_of_the_larger_model_back(gateway:
 
 
 async def test_a_completion_is_held_charged_and_recorded(gateway: Gateway) -> None:
-    stage = Stage(gateway)
+    stage = stage_with(gateway, replace(PLAN, **SLOW_BACK))
     request = CompletionRequest((PromptMessage(Role.USER, "hello"),), "quick", SHORT)
     async with await stage.completions.open(stage.principal, request) as completion:
         assert (await used(stage))[1:] == (1, 1)

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from antiphon.core.abuse import Case, CaseState, Signal
 from antiphon.core.ids import ConversationId, IdKind, KeyId, MemoryId, MessageId, ShareId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
 from antiphon.core.prompts import Memory, Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
+from antiphon.stores.abuse.base import AbuseCases
 from antiphon.stores.accounts.base import Accounts, Session, UserChange
 from antiphon.stores.conversations.base import ConversationPatch, Conversations, Feedback, Owner
 from antiphon.stores.custody.base import Custody
@@ -25,11 +27,12 @@ from tests.contracts.test_usage import record
 
 Act = Callable[[], Awaitable[object]]
 
-PORTS = (Accounts, Conversations, Custody, Generations, Ledger, Outbox, PersonalTexts, Prompts, Shares, Transfers)
+PORTS = (AbuseCases, Accounts, Conversations, Custody, Generations, Ledger, Outbox, PersonalTexts, Prompts, Shares, Transfers)
 LEAVES_ROWS_ALONE = frozenset({"Custody.expire_copies", "Custody.scrub"})
 """What looks after files; it may be called again and again."""
 READS = frozenset(
     {
+        *(f"AbuseCases.{name}" for name in ("get", "of_tenant", "open")),
         *(f"Accounts.{name}" for name in ("key", "keys", "password", "password_of", "session", "sessions", "tenants", "user")),
         *(f"Accounts.{name}" for name in ("user_by_name", "users")),
         *(f"Conversations.{name}" for name in ("branch", "branch_ids", "folders", "get", "message", "page", "path", "search")),
@@ -53,6 +56,7 @@ def methods_of(port: type) -> set[str]:
 async def acts_of(scene: Scene, transfers: Transfers, port: type) -> dict[str, Act]:
     """The acts of one port by name; no two touch the same rows. Prepares what they need, so ask for one port of a store."""
     makers: Mapping[type, Callable[[], Awaitable[dict[str, Act]]]] = {
+        AbuseCases: lambda: _abuse_cases(scene),
         Accounts: lambda: _accounts(scene),
         Conversations: lambda: _conversations(scene),
         Custody: lambda: _custody(scene),
@@ -65,6 +69,22 @@ async def acts_of(scene: Scene, transfers: Transfers, port: type) -> dict[str, A
         Transfers: lambda: _transfers(scene, transfers),
     }
     return {f"{port.__name__}.{name}": act for name, act in (await makers[port]()).items()}
+
+
+async def _abuse_cases(scene: Scene) -> dict[str, Act]:
+    cases, now, tenant = scene.cases, scene.clock.now(), await scene.tenant()
+    first, second = await scene.user(tenant, "ann"), await scene.user(tenant, "bob")
+    by = Owner(tenant.id, first.id)
+    known = Case(tenant.id, first.id, CaseState.FLAGGED, 0.5, (Signal("fan_out", 1.0),), now)
+    await cases.put(known, by, "abuse.flag", now=now)
+    changed, fresh = replace(known, state=CaseState.CLEAR, version=2), replace(known, user_id=second.id)
+    return {
+        "open": cases.open,
+        "of_tenant": lambda: cases.of_tenant(tenant.id),
+        "get": lambda: cases.get(tenant.id, first.id),
+        "put": lambda: cases.put(changed, by, "abuse.clear", now=now),
+        "put, the first": lambda: cases.put(fresh, by, "abuse.flag", now=now, by_server=True),
+    }
 
 
 async def _accounts(scene: Scene) -> dict[str, Act]:

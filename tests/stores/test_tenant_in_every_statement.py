@@ -25,6 +25,7 @@ from tests.ids import CountingIds
 from tests.stores.acts import PORTS, acts_of
 
 ACROSS_TENANTS = {
+    "abuse": "what is held against accounts, for the limits of all tenants",
     "count_open": "how busy the server is",
     "delete_user": "whether an owner is left",
     "due": "what the sweeper may claim",

@@ -68,10 +68,13 @@ class StoreConfig(UrlConfig):
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig(UrlConfig):
-    """``local_share``: what one server grants of every limit alone, while the shared limits are away."""
+    """``local_share``: what one server grants of every limit alone, while the shared limits are away. ``abuse``: what is done about
+    accounts under suspicion: nothing, a flag, or a throttle.
+    """
 
     expects_most: bool = False
     local_share: float = 0.25
+    abuse: str = "throttle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,8 @@ def _limits(table: Table) -> LimitsConfig:
     share = table.number("local_share", 0.25)
     if share > 1:
         table.fault("local_share", "must be at most 1")
-    return LimitsConfig(url, expects_most=estimate == "most", local_share=share)
+    abuse = table.choice("abuse", "throttle", ("off", "flag", "throttle"))
+    return LimitsConfig(url, expects_most=estimate == "most", local_share=share, abuse=abuse)
 
 
 def _store(table: Table, data_dir: Path) -> StoreConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from antiphon import __version__
-from antiphon.app.accounting_wiring import Accounting, accounting_of
+from antiphon.app.accounting_wiring import Accounting, Keepers, accounting_of
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemIds
@@ -30,6 +30,8 @@ from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.orchestrator.upkeep import Temporary, Upkeep
+from antiphon.stores.abuse.base import AbuseCases
+from antiphon.stores.abuse.sql import SqlAbuseCases
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import Conversations
@@ -87,6 +89,7 @@ class Stores:
     conversations: Conversations
     transfers: Transfers
     ledger: Ledger
+    cases: AbuseCases
 
 
 @asynccontextmanager
@@ -101,7 +104,9 @@ async def open_stores(config: Config) -> AsyncGenerator[Stores]:
     try:
         with folder.held() if await database.outdated() else nullcontext():
             await database.open()
-        yield Stores(SqlAccounts(database), SqlConversations(database), SqlTransfers(database), SqlLedger(database))
+        yield Stores(
+            SqlAccounts(database), SqlConversations(database), SqlTransfers(database), SqlLedger(database), SqlAbuseCases(database)
+        )
     finally:
         await database.close()
 
@@ -134,7 +139,8 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         conversations = TemporaryConversations(SqlConversations(database), MemoryConversations(state), state)
         plans = config.plans_by_name()
         accounts, custody = SqlAccounts(database), SqlCustody(database)
-        accounting = accounting_of(config, database, accounts, custody, clock, plans=plans)
+        keepers = Keepers(accounts, custody, SqlAbuseCases(database))
+        accounting = accounting_of(config, database, keepers, clock, plans=plans)
         stack.push_async_callback(accounting.close)
         ports = Ports(
             conversations=conversations,
@@ -167,6 +173,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             transfers=SqlTransfers(database),
             shares=SqlShares(database),
             custody=custody,
+            cases=keepers.cases,
             log=log,
             desk=TurnDesk(ports, runner),
             runner=runner,

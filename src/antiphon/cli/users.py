@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from antiphon.cli.arguments import add_config_flags, add_json_flag, administer, config_of, print_rows
@@ -13,6 +14,7 @@ from antiphon.core.tenancy import UserRole
 
 if TYPE_CHECKING:
     from antiphon.cli.arguments import Commands, Row
+    from antiphon.core.abuse import Case
     from antiphon.core.tenancy import User
 
 
@@ -37,7 +39,19 @@ def add(commands: Commands) -> None:
     password = actions.add_parser("password", help="set a password: asked for, or one line on stdin", allow_abbrev=False)
     password.add_argument("user", metavar="USER", nargs="?", help="name or id (the owner)")
     password.set_defaults(run=_password)
-    for parser in (create, listing, disable, enable, password):
+    suspects = actions.add_parser("suspects", help="what is held against accounts", allow_abbrev=False)
+    add_json_flag(suspects)
+    suspects.set_defaults(run=_suspects)
+    review = actions.add_parser("review", help="decide on an account under suspicion", allow_abbrev=False)
+    review.add_argument("user", metavar="USER", help="name or id")
+    verdict = review.add_mutually_exclusive_group(required=True)
+    verdict.add_argument("--clear", action="store_true", help="nothing is held against it, for some days")
+    verdict.add_argument("--throttle", action="store_true", help="slowed until it is cleared")
+    review.add_argument(
+        "--days", type=int, default=7, choices=range(1, 366), metavar="1…365", help="how long who is cleared is trusted (7)"
+    )
+    review.set_defaults(run=_review)
+    for parser in (create, listing, disable, enable, password, suspects, review):
         add_config_flags(parser)
 
 
@@ -74,6 +88,26 @@ def _password(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _suspects(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    from antiphon.app.suspicions import suspicions
+
+    rows = [_case_row(case, user) for case, user in asyncio.run(suspicions(config_of(arguments)))]
+    print_rows(rows, as_json=arguments.json)
+    return 0
+
+
+def _review(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    from antiphon.app.suspicions import decide_case
+
+    trust = timedelta(days=arguments.days)
+    asyncio.run(decide_case(config_of(arguments), arguments.user, throttled=arguments.throttle, trust=trust))
+    return 0
+
+
 def _read_password() -> str | None:
     """Never an argument: others on the machine could read it. ``None`` where the second one typed differs."""
     if not sys.stdin.isatty():
@@ -91,4 +125,17 @@ def _row(user: User) -> Row:
         "plan": user.plan,
         "disabled": user.disabled,
         "created_at": rfc3339(user.created_at),
+    }
+
+
+def _case_row(case: Case, user: User) -> Row:
+    return {
+        "user_id": user.id,
+        "name": user.name,
+        "state": case.state.value,
+        "score": f"{case.score:.2f}",
+        "signals": [f"{signal.name} {signal.level:.2f}" for signal in case.signals],
+        "since": rfc3339(case.since),
+        "reviewed_by": case.reviewed_by,
+        "trusted_until": None if case.trusted_until is None else rfc3339(case.trusted_until),
     }

@@ -131,6 +131,13 @@ class Cancel(Strict):
     seen_id: IdText | None = None
 
 
+class CaseReview(Strict):
+    """``trusted_days``: for how long nothing is held against who is cleared."""
+
+    state: Literal["clear", "throttled"]
+    trusted_days: Annotated[int, Field(ge=1, le=365)] = 7
+
+
 class NewFeedback(Strict):
     rating: Rating
     reasons: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] | None = None

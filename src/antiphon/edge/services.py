@@ -19,6 +19,7 @@ from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
 from antiphon.orchestrator.shown_prompt import PromptDesk
+from antiphon.stores.abuse.base import AbuseCases
 from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.custody.base import Custody
@@ -80,6 +81,7 @@ class EdgeServices:
     transfers: Transfers
     shares: Shares
     custody: Custody
+    cases: AbuseCases
     log: GenerationLog
     desk: TurnDesk
     runner: Runner

@@ -347,6 +347,7 @@ class TurnDesk:
         else:
             accepted = replace(accepted, standings=standings)
             self._ports.telemetry.count(TURNS, 1, turn.pool, _KINDS[type(turn.what)])
+            allowances.watch.began(customer, turn.generation_id, turn.conversation_id, asked.question.text)
         self._runner.wake(accepted.generation_id, continues=asked.continues)
         if asked.planned is not None and asked.planned.fresh_counts:
             await self._keep_counts(turn, asked.planned.fresh_counts)

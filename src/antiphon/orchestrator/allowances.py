@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import structlog
 
+from antiphon.core.abuse import Unwatched, Watch
 from antiphon.core.allowance import Customer, Serving, limits_of
 from antiphon.core.clock import Clock
 from antiphon.core.errors import AntiphonError, ConcurrencyLimited, Limited, QuotaExhausted, RateLimited
@@ -55,6 +56,7 @@ class Allowances:
     prices: PriceList = field(default_factory=PriceList)
     terms: Callable[[TenantId, UserId], TenantTerms] = no_terms
     expects_most: bool = False
+    watch: Watch = field(default_factory=Unwatched)
     _lengths: dict[str, OutputLengths] = field(default_factory=dict[str, OutputLengths])
 
     async def reserve(
@@ -70,11 +72,12 @@ class Allowances:
         now = self.clock.now()
         price = self.prices.at(serving.pool, serving.model, now)
         cost = None if price is None else price.of_tokens(prompt_tokens, 0, output_tokens)
-        limits = limits_of(customer, serving, self.terms(customer.tenant_id, customer.user_id), now)
+        terms = self.terms(customer.tenant_id, customer.user_id)
+        limits = limits_of(customer, serving, terms, now)
         reservation = Reservation(customer.tenant_id, generation_id, prompt_tokens + output_tokens, nanos_of(cost), limits)
         verdict = await self.limiter.reserve(reservation)
         if isinstance(verdict, Exhausted):
-            raise refusal_of(verdict)
+            raise refusal_of(verdict, slowed=terms.throttle > 1)
         return verdict.standings
 
     async def release(self, customer: Customer, generation_id: GenerationId) -> None:
@@ -87,6 +90,7 @@ class Allowances:
 
     async def settle(self, customer: Customer, serving: Serving, ended: Ended) -> None:
         """Charge what was used by a generation that has ended, once; the rest comes back. Raises nothing: the relay tries again."""
+        self.watch.ran(customer, ended.at, ended.usage.prefill_ms + ended.usage.decode_ms)
         if ended.status is GenerationStatus.COMPLETE:
             self._lengths_of(serving.pool).observe(ended.usage.output_tokens)
         limits = limits_of(customer, serving, self.terms(customer.tenant_id, customer.user_id), ended.at)
@@ -150,11 +154,13 @@ def outcome_of(tenant_id: TenantId, ended: Ended, limits: tuple[Limit, ...]) -> 
     return Outcome(tenant_id, ended.generation_id, tokens, nanos_of(usage.cost) if ended.counts else 0, limits, ended.counts)
 
 
-def refusal_of(verdict: Exhausted) -> Limited:
-    """The error that tells which limit, what remains of it and when it returns."""
+def refusal_of(verdict: Exhausted, *, slowed: bool = False) -> Limited:
+    """The error that tells which limit, what remains of it and when it returns. ``slowed``: the account has less than its plan."""
     limit, wait_ms = verdict.limit, verdict.retry_in_ms
     at = next(standing for standing in verdict.standings if standing.limit == limit)
-    whose = {"user": "Your plan", "key": "This key"}.get(limit.subject.partition(":")[0], "Your organisation")
+    whose = {"user": "Your account, which is slowed for now," if slowed else "Your plan", "key": "This key"}.get(
+        limit.subject.partition(":")[0], "Your organisation"
+    )
     match limit:
         case Rate():
             text = f"{whose} allows {limit.per_minute} {limit.measure} per minute; {at.remaining} remain now."

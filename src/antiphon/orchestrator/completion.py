@@ -99,6 +99,7 @@ class Completions:
         except BaseException:
             ports.gateway.withdraw(generation_id)
             raise
+        ports.allowances.watch.began(customer, generation_id, "", request.messages[-1].content)
         return CompletionStream(ports, customer, serving, engine, standings)
 
 

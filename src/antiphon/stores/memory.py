@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from antiphon.core.abuse import Case
 from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, ShareId, TenantId, UserId
 from antiphon.core.messages import Conversation, Message
@@ -100,6 +101,7 @@ class MemoryState:
         default_factory=dict[tuple[ConversationId, str], dict[MessageId, int]]
     )
     personal: dict[tuple[TenantId, UserId], Personal] = field(default_factory=dict[tuple[TenantId, UserId], Personal])
+    abuse_cases: dict[tuple[TenantId, UserId], Case] = field(default_factory=dict[tuple[TenantId, UserId], Case])
 
     def index(self, conversation_id: ConversationId, message_id: MessageId | None) -> None:
         """A title (no message) or a text is new or has changed: searches find it as it is now, as the newest."""

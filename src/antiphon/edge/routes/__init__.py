@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from antiphon.edge.routes import (
+    abuse,
     account,
     admin,
     conversations,
@@ -45,6 +46,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
         admin,
         oversight,
         users,
+        abuse,
         usage,
         health,
         docs,

@@ -53,7 +53,10 @@ class SumAnswer:
 
 @dataclass(frozen=True, slots=True)
 class UsageAnswer:
+    """``throttled``: the account has less than its plan for now."""
+
     plan: str
+    throttled: bool
     limits: list[LimitAnswer]
     today: SumAnswer
     month: SumAnswer
@@ -88,7 +91,8 @@ async def get_usage(caller: Caller, services: Services) -> UsageAnswer:
     mine = TotalsQuestion(today, today + _DAY, (), caller.tenant_id, caller.user_id)
     (day,) = await services.ledger.totals(mine)
     (month,) = await services.ledger.totals(TotalsQuestion(today.replace(day=1), today + _DAY, (), caller.tenant_id, caller.user_id))
-    return UsageAnswer(plan.name, [_limit(standing, now) for standing in standings], _sum(day), _sum(month))
+    throttled = services.allowances.terms(caller.tenant_id, caller.user_id).throttle > 1
+    return UsageAnswer(plan.name, throttled, [_limit(standing, now) for standing in standings], _sum(day), _sum(month))
 
 
 @router.get("/admin/usage")

@@ -72,7 +72,7 @@ async def invite(body: Invitation, caller: Caller, request: Request, services: S
 @guarded(ADMIN)
 async def invite_again(user_id: UserPath, caller: Caller, request: Request, services: Services) -> InvitationAnswer:
     """Another link for somebody who lost theirs, or their password."""
-    user = await _managed(services, caller, user_id)
+    user = await managed(services, caller, user_id)
     if user.disabled:
         raise Conflict("This user is disabled.")
     await services.custody.record(_by(caller), "user.link", user.id, now=services.clock.now())
@@ -83,7 +83,7 @@ async def invite_again(user_id: UserPath, caller: Caller, request: Request, serv
 @guarded(ADMIN)
 async def change_user(user_id: UserPath, body: UserPatch, caller: Caller, request: Request, services: Services) -> UserAnswer:
     """Change role or plan; disable (sessions and streams end within 5 s, keys sleep) or enable again."""
-    await _managed(services, caller, user_id)
+    await managed(services, caller, user_id)
     role = None if body.role is None else UserRole(body.role)
     if role is not None:
         _check_may_manage(caller, role)
@@ -94,7 +94,8 @@ async def change_user(user_id: UserPath, body: UserPatch, caller: Caller, reques
     return _answer(changed)
 
 
-async def _managed(services: EdgeServices, caller: Principal, user_id: UserId) -> User:
+async def managed(services: EdgeServices, caller: Principal, user_id: UserId) -> User:
+    """The user, whom the caller may manage. Raises ``NotFound``, ``Forbidden``."""
     user = await services.accounts.user(user_id)
     if user.tenant_id != caller.tenant_id:
         raise NotFound

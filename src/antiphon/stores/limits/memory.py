@@ -33,7 +33,8 @@ class MemoryLimiter:
             self._tally(reservation.tenant_id).hold(reservation, self._now_ms())
 
     async def reserve(self, reservation: Reservation) -> Verdict:
-        return self._tally(reservation.tenant_id).reserve(reservation, self._swept_ms())
+        now_ms = self._swept_ms()  # before the tenant is looked up: it may have been at rest, and forgotten just now
+        return self._tally(reservation.tenant_id).reserve(reservation, now_ms)
 
     async def renew(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
         return self._tally(tenant_id).renew(generation_id, self._now_ms())
