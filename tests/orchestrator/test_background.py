@@ -25,6 +25,7 @@ from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finis
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator import background as work
 from antiphon.orchestrator.background import Background, BackgroundSettings
+from antiphon.orchestrator.relevance import Room
 from antiphon.orchestrator.summary import summary_request
 from antiphon.stores.conversations.base import ConversationPatch
 from tests.orchestrator.conftest import CONTEXT_TOKENS, reference_pool
@@ -260,8 +261,7 @@ async def test_a_conversation_deleted_amid_its_summary_leaves_nothing(gateway: G
         recall = stage.runner.planner.recall
         late = Message(MessageId("msg_late"), conversation_id, None, Role.USER, "a secret", MessageStatus.COMPLETE, stage.clock.now())
         recall.learn(conversation_id, [late])
-        path, count = [late.id], by_characters
-        assert recall.search(conversation_id, path, (), "What is my secret?", at_most=600, count=count) == ()
+        assert recall.search(conversation_id, [late.id], (), "What is my secret?", Room(600, 600, by_characters)) == ()
         assert (await ask(stage, await stage.conversation(), "hello")).status is MessageStatus.COMPLETE
 
 

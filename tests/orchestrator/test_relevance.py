@@ -13,7 +13,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, MessageStatus, Role, Snippet
 from antiphon.engines.static_embedding import StaticEmbedder
 from antiphon.orchestrator.recall import Recall
-from antiphon.orchestrator.relevance import PASSAGE_CHARACTERS, PassageIndex, choose, content_words, passages_of
+from antiphon.orchestrator.relevance import PASSAGE_CHARACTERS, PassageIndex, Room, choose, content_words, is_personal, passages_of
 from benchmarks.context_cases import FILLERS, cases
 
 CONVERSATION = ConversationId("conv_1")
@@ -44,7 +44,7 @@ def by_characters(snippet: Snippet) -> int:
 def found(recall: Recall, said: list[Message], question: str, at_most: int = 600, in_view: Collection[MessageId] = ()) -> list[str]:
     recall.learn(CONVERSATION, said)
     ids = [one.id for one in said]
-    return [one.text for one in recall.search(CONVERSATION, ids, in_view, question, at_most=at_most, count=by_characters)]
+    return [one.text for one in recall.search(CONVERSATION, ids, in_view, question, Room(at_most, at_most, by_characters))]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -85,6 +85,38 @@ def test_snippets_keep_to_their_budget_and_order() -> None:
     texts = found(Recall(EMBEDDER), said, "Which numbers are my numbers?", at_most=100)
     assert 0 < sum(len(text) // 4 + 8 for text in texts) <= 100
     assert texts == sorted(texts, key=lambda text: int(text.split()[2]))
+
+
+def test_what_is_plainly_meant_has_a_room_of_its_own() -> None:
+    said = conversation("The project Heron has a budget of 48,000 euros.", "My native tongue is Hungarian.")
+    recall, ids = Recall(EMBEDDER), [one.id for one in said]
+    recall.learn(CONVERSATION, said)
+
+    def snippets(question: str, usual: int) -> int:
+        return len(recall.search(CONVERSATION, ids, (), question, Room(usual, 100, by_characters)))
+
+    for question in ("How large is the budget of project Heron?", "Which is my native tongue?"):
+        assert snippets(question, usual=-20) == 1
+    weak = "How do bees see?"
+    assert snippets(weak, usual=100) > 0
+    assert snippets(weak, usual=-20) == 0
+
+
+def test_an_answer_comes_back_when_the_model_is_addressed() -> None:
+    answer = "Paint the boat with two coats of linseed oil."
+    said = [*conversation(), message(900, Role.USER, "My friend bought oil."), message(901, Role.ASSISTANT, answer)]
+    assert found(Recall(EMBEDDER), said, "Which oil did you say is good for my boat?", at_most=20) == [answer]
+    assert found(Recall(EMBEDDER), said, "Which oil is good for my boat?", at_most=20) == ["My friend bought oil."]
+
+
+def test_asking_how_tells_nothing_of_the_asker() -> None:
+    assert not is_personal("How do I tie a bowline?")
+    assert is_personal("How do I invest my money?")
+    assert not is_personal("Tell me a joke.")
+    assert is_personal("Which joke did you tell me?")
+    (asked,) = passages_of(MessageId("msg_0"), Role.USER, "How do I descale a kettle? Boil vinegar in it.")
+    (told,) = passages_of(MessageId("msg_0"), Role.USER, "Is that so? I descale my kettle.")
+    assert (asked.told, told.told) == (False, True)
 
 
 def test_a_text_that_grew_is_read_again() -> None:
@@ -132,5 +164,5 @@ def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
     for message_id, text in zip(path, said, strict=True):
         index.add(message_id, passages_of(message_id, Role.USER, text))
     index.check()
-    chosen = choose(question, index.on(path), [0.3] * len(index.passages), (), at_most=50, count=by_characters)
+    chosen = choose(question, index.on(path), [0.3] * len(index.passages), (), Room(50, 50, by_characters))
     assert sum(map(by_characters, chosen)) <= 50

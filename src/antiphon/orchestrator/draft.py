@@ -10,8 +10,8 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, PromptRecord, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.orchestrator.parts import Question, Texts, preamble_parts, snippet_text, summary_part
-from antiphon.orchestrator.prompt import SYSTEM_PROMPT, Budget, Exchange, SummaryOffer, Window, exchanges_of
-from antiphon.orchestrator.relevance import is_personal
+from antiphon.orchestrator.prompt import SNIPPET_TOKENS, SYSTEM_PROMPT, Budget, Exchange, SummaryOffer, Window, exchanges_of
+from antiphon.orchestrator.relevance import Room
 from antiphon.orchestrator.summary import EXTRACT, extracted
 
 __all__ = ["Draft", "Measures", "Question", "branch_draft"]
@@ -107,14 +107,16 @@ class Draft:
             return self.path
         return self.path[: self.path.index(self.exchanges[window.start].messages[0].id)]
 
-    def room(self, window: Window) -> int:
-        """Tokens that snippets may still take: they leave the answer its share, and all of a window's take a small part of it, so that
-        they do not bring the next trim near. A message that plainly means what was said before gets half of that in any case.
+    def room(self, window: Window) -> Room:
+        """What snippets may still take: they leave the answer its share, and all of a window's take a small part of it, so that they do
+        not bring the next trim near. Where something earlier is plainly meant, half of that part is there in any case, a quarter once
+        the part is used up.
         """
-        held = sum(self.measures.of_snippets(message.prompt) for message in self._kept(window))
+        held, share = sum(self.measures.of_snippets(message.prompt) for message in self._kept(window)), self.budget.snippet_tokens
         left = self.budget.limit - window.tokens - self.budget.already_tokens - self.budget.answer_tokens
-        least = self.budget.snippet_tokens // 2 if is_personal(self.question) else 0
-        return min(left, max(self.budget.snippet_tokens - held, least))
+        most = min(left, SNIPPET_TOKENS)
+        least = share // 2 if held <= share else share // 4
+        return Room(min(most, share - held), min(most, max(share - held, least)), self.measures.of_snippet)
 
     def in_view(self, window: Window) -> frozenset[MessageId]:
         """Messages whose words are in the window: its own, and those that its snippets quote."""

@@ -24,7 +24,7 @@ from antiphon.orchestrator.encoded import EncodedTexts
 from antiphon.orchestrator.parts import RenderedPrompt, compose, render
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.preamble import preamble_of
-from antiphon.orchestrator.prompt import SNIPPET_TOKENS, Window, plan_window
+from antiphon.orchestrator.prompt import Window, plan_window
 from antiphon.orchestrator.recall import Recall
 from antiphon.stores.conversations.base import Owner
 
@@ -248,13 +248,12 @@ class PromptPlanner:
         return self._summaries.get(through)
 
     async def _snippets(self, place: Place, draft: Draft, window: Window) -> tuple[Snippet, ...]:
-        recall, room = self.recall, min(SNIPPET_TOKENS, draft.room(window))
-        if room <= 0:
+        room = draft.room(window)
+        if room.plain <= 0:
             return ()
         try:
             await self.learn(place, draft.path)
-            count, in_view = draft.measures.of_snippet, draft.in_view(window)
-            search = partial(recall.search, place.conversation_id, draft.path, in_view, draft.question, at_most=room, count=count)
+            search = partial(self.recall.search, place.conversation_id, draft.path, draft.in_view(window), draft.question, room)
             return await _perhaps_in_thread(len(draft.question) + len(draft.path), search)
         except NotFound:
             raise

@@ -6,7 +6,7 @@ Everything here can be made anew from the store: it is a cache of the few hundre
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -14,7 +14,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, Role, Snippet
 from antiphon.engines.base import Embedder
 from antiphon.orchestrator.prompt import is_said
-from antiphon.orchestrator.relevance import PassageIndex, choose, passages_of
+from antiphon.orchestrator.relevance import PassageIndex, Room, choose, passages_of
 
 _CONVERSATIONS = 256
 _FORGOTTEN = 1024
@@ -67,11 +67,9 @@ class Recall:
         path: Sequence[MessageId],
         in_view: Collection[MessageId],
         question: str,
-        *,
-        at_most: int,
-        count: Callable[[Snippet], int],
+        room: Room,
     ) -> tuple[Snippet, ...]:
-        """The passages on the branch ``path`` that ``question`` refers to, at most ``at_most`` tokens of them, oldest first.
+        """The passages on the branch ``path`` that ``question`` refers to, as many as the ``room`` takes, oldest first.
 
         Those ``in_view`` are read by the model anyway: they are no snippets, but what is less to the point than they is left alone.
         """
@@ -80,7 +78,7 @@ class Recall:
             if not entry.index.passages:
                 return ()
             cosines = () if self._embedder is None else self._embedder.cosines(question, entry.vectors)
-            return choose(question, entry.index.on(path), cosines, in_view, at_most=at_most, count=count)
+            return choose(question, entry.index.on(path), cosines, in_view, room)
 
     def forget(self, conversation_id: ConversationId) -> None:
         """Keep nothing of a conversation that was deleted, nor of what is being read of it now."""

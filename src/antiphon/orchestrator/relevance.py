@@ -2,8 +2,8 @@
 
 Two measures are joined: how many of the message's rarer words a passage holds (BM25, S. Robertson and H. Zaragoza, The Probabilistic
 Relevance Framework, 2009), and how near the two are in meaning (cosine of embeddings). A message that speaks of the speaker, or of
-what was said before, looks first for what the speaker has told; any other one has to be near indeed. An earlier question seldom holds
-an answer.
+what was said before, looks first for what the speaker has told, and last for what a model answered, unless it addresses the model; any
+other one has to be near indeed. An earlier question seldom holds an answer.
 """
 
 from __future__ import annotations
@@ -25,15 +25,23 @@ _LEAST_COSINE = 0.2
 _WORD_WEIGHT = 0.12
 _TOLD_WEIGHT = 0.3
 _QUESTION_WEIGHT = 0.4
+_ANSWER_WEIGHT = 0.5
 _LEAST_SCORE = 0.5
 _LEAST_SCORE_PERSONAL = 0.25
+_PLAIN_SCORE = 1.2
+"""Nearer than small talk comes to anything: two or more of the rarer words are the same."""
 _WITHIN_OF_BEST = 0.4
 _OF_READ, _OF_READ_PERSONAL = 1.0, 0.6
 _MOST_SNIPPETS = 8
 _PERSONAL = re.compile(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours|again|earlier|before|said|told|mentioned|remember)\b", re.IGNORECASE
 )
-_REQUEST = re.compile(r"\b(?:tell|give|show|let|help|teach|send|write|explain(?: \w+)? to) (?:me|us)\b", re.IGNORECASE)
+_REQUEST = re.compile(
+    r"\b(?:(?<!you )(?:tell|give|show|let|help|teach|send|write|explain(?: \w+)? to) (?:me|us)|how (?:do|can|could|should|would) (?:i|we))\b",
+    re.IGNORECASE,
+)
+"""Ways to ask for anything at all: they do not mean the speaker."""
+_MODEL = re.compile(r"\b(?:you|your|yours|you've|you'd)\b", re.IGNORECASE)
 _SPEAKER = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _BREAK = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -63,6 +71,17 @@ class Passage:
     length: int
     told: bool
     asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Tokens, by ``count``, that the snippets of one turn may take: ``usual``, and ``plain`` where it is plain that something earlier
+    is meant: the message speaks of the speaker or of what was said before, or a passage comes very near.
+    """
+
+    usual: int
+    plain: int
+    count: Callable[[Snippet], int]
 
 
 def content_words(text: str) -> list[str]:
@@ -162,17 +181,15 @@ def choose(
     branch: Branch,
     cosines: Sequence[float],
     in_view: Collection[MessageId],
-    *,
-    at_most: int,
-    count: Callable[[Snippet], int],
+    room: Room,
 ) -> tuple[Snippet, ...]:
-    """The passages on ``branch`` that ``question`` refers to, in their own order, at most ``at_most`` tokens by ``count``.
+    """The passages on ``branch`` that ``question`` refers to, in their own order, as many as the ``room`` takes.
 
     ``cosines`` are those of the question with each passage of the branch's index. None where nothing comes near, and none where a message
     ``in_view``, which the model reads anyway, comes nearer.
     """
     personal, passages = is_personal(question), branch.index.passages
-    scores = _scores(content_words(question), branch, cosines, personal=personal)
+    scores = _scores(question, branch, cosines, personal=personal)
     unseen = [row for row in scores if passages[row].message_id not in in_view]
     read = max((score for row, score in scores.items() if passages[row].message_id in in_view), default=0.0)
     order = nlargest(_MOST_SNIPPETS, unseen, key=lambda row: (scores[row], -row))
@@ -183,11 +200,11 @@ def choose(
         read * (_OF_READ_PERSONAL if personal else _OF_READ),
     )
     chosen: list[int] = []
-    left = at_most
+    left = room.plain if personal or best >= _PLAIN_SCORE else room.usual
     for row in order:
         if scores[row] < least:
             break
-        tokens = count(_snippet(passages[row]))
+        tokens = room.count(_snippet(passages[row]))
         if tokens <= left:
             left -= tokens
             chosen.append(row)
@@ -196,13 +213,14 @@ def choose(
     return tuple(_snippet(passages[row]) for row in sorted(chosen, key=lambda row: (places[passages[row].message_id], row)))
 
 
-def _scores(asked: Sequence[str], branch: Branch, cosines: Sequence[float], *, personal: bool) -> dict[int, float]:
+def _scores(question: str, branch: Branch, cosines: Sequence[float], *, personal: bool) -> dict[int, float]:
     """The scores of all passages that have one."""
     passages = branch.index.passages
+    of_speaker = personal and _MODEL.search(question) is None
     average = branch.words / branch.size if branch.size else 1.0
     near = branch.of([row for row, cosine in enumerate(cosines) if cosine > _LEAST_COSINE])
     scores = {row: (cosines[row] - _LEAST_COSINE) / (1 - _LEAST_COSINE) for row in near}
-    for word in sorted(set(asked)):
+    for word in sorted(set(content_words(question))):
         holding = branch.of(branch.index.holding(word))
         weight = _WORD_WEIGHT * math.log(1 + (branch.size - len(holding) + 0.5) / (len(holding) + 0.5)) * (_K1 + 1)
         for row in holding:
@@ -211,6 +229,8 @@ def _scores(asked: Sequence[str], branch: Branch, cosines: Sequence[float], *, p
     for row in scores:
         if passages[row].asks:
             scores[row] *= _QUESTION_WEIGHT
+        if of_speaker and passages[row].role is Role.ASSISTANT:
+            scores[row] *= _ANSWER_WEIGHT
     for row in branch.of(branch.index.told) if personal else ():
         scores[row] = scores.get(row, 0.0) + _TOLD_WEIGHT
     return scores
@@ -218,9 +238,9 @@ def _scores(asked: Sequence[str], branch: Branch, cosines: Sequence[float], *, p
 
 def _passage(message_id: MessageId, role: Role, text: str) -> Passage:
     words = Counter(content_words(text))
-    asks = text.endswith(("?", "？"))
-    told = role is Role.USER and not asks and _SPEAKER.search(text) is not None
-    return Passage(message_id, role, text, dict(words), words.total(), told, asks)
+    said = [sentence for sentence in _BREAK.split(text) if not sentence.endswith(("?", "？"))]
+    told = role is Role.USER and any(_SPEAKER.search(sentence) for sentence in said)
+    return Passage(message_id, role, text, dict(words), words.total(), told, asks=not said)
 
 
 def _snippet(passage: Passage) -> Snippet:
