@@ -135,6 +135,25 @@ async def test_a_live_stream_survives_reconnects(ada: Person) -> None:
     assert text_of(seen) == text_of(logged(await ada.read(sent["generation_id"])))
 
 
+async def test_a_new_title_is_told_on_open_streams(ada: Person) -> None:
+    conversation = await ada.conversation()
+    sent = await ada.send(conversation, model="slow", params={"max_tokens": 60})
+    other = await ada.send(await ada.conversation(), model="slow", params={"max_tokens": 60})
+    elsewhere = asyncio.create_task(ada.read(other["generation_id"]))
+    decoder, events = SseDecoder(), list[SseEvent]()
+    async with ada.http.stream("GET", f"/v1/generations/{sent['generation_id']}/stream") as answer:
+        async for chunk in answer.aiter_raw():
+            before, events = len(logged(events)), [*events, *decoder.feed(chunk)]
+            if before < 4 <= len(logged(events)):
+                renamed = await ada.http.patch(f"/v1/conversations/{conversation}", json={"title": "Mine\nalone"})
+                assert renamed.status_code == 200
+    titles = [event for event in events if event.name == "title"]
+    assert [json.loads(event.data) for event in titles] == [{"title": renamed.json()["title"]}]
+    assert events.index(titles[0]) > 3
+    assert events[-1].name == "done"
+    assert "title" not in {event.name for event in (*await elsewhere, *await ada.read(sent["generation_id"]))}
+
+
 async def test_readers_share_one_tail_and_leave_nothing(ada: Person, site: Site) -> None:
     sent = await ada.send(await ada.conversation(), model="slow", params={"max_tokens": 60})
     texts = await asyncio.gather(*(ada.read(sent["generation_id"]) for _ in range(20)))

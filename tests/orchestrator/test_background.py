@@ -16,6 +16,7 @@ import pytest
 
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import EngineFailed
+from antiphon.core.events import Title
 from antiphon.core.generation import FinishReason, GenerationStatus, TurnParams
 from antiphon.core.ids import MessageId
 from antiphon.core.messages import Message, MessageStatus, Role, Snippet, TitleSource
@@ -68,9 +69,8 @@ class Says:
 @pytest.fixture(scope="module")
 async def gateway() -> AsyncIterator[Gateway]:
     with tempfile.TemporaryDirectory(prefix="back") as folder:
-        gateway = Gateway(
-            [reference_pool(name, 0.0, "ascii") for name in ("quick", "slow")], SystemClock(), NullTelemetry(), runtime_dir=Path(folder)
-        )
+        pools = [reference_pool(name, rate, "ascii") for name, rate in (("quick", 0.0), ("slow", 0.0), ("steady", 100.0))]
+        gateway = Gateway(pools, SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
         await gateway.start()
         try:
             await gateway.wait_ready(30)
@@ -153,6 +153,18 @@ async def test_a_title_given_by_the_user_meanwhile_stays(gateway: Gateway) -> No
         await stage.conversations.update(stage.owner, conversation_id, ConversationPatch(title="Mine"), now=stage.clock.now())
         await settled(background)
         assert (await stage.conversations.get(stage.owner, conversation_id)).title == "Mine"
+
+
+async def test_a_title_is_told_to_whoever_reads_the_next_answer(gateway: Gateway) -> None:
+    async with working(Says(gateway, "Boiling an egg", after_s=0.1), BackgroundSettings()) as (stage, background):
+        background.on_title = stage.runner.entitle
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        next_turn = await stage.send(conversation_id, "And two?", model="steady", params=TurnParams(max_tokens=60))
+        async with stage.runner.reading(next_turn.generation_id) as states:
+            told = [state.event async for state in states]
+        assert told.count(Title("Boiling an egg")) == 1
+        assert (await stage.generation(next_turn.generation_id)).status is GenerationStatus.COMPLETE
 
 
 async def test_work_ends_with_its_conversation(gateway: Gateway) -> None:

@@ -161,7 +161,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         await accounting.start(ports.generations)
         runner = Runner(ports, concurrency=_MOST_RUNNING + sum(pool.queue_limit for pool in config.pools))
         background = Background(ports, runner.planner, config.background)
-        runner.on_end = background.after
+        runner.on_end, background.on_title = background.after, runner.entitle
         gate = LocalGate(SignInPace(), clock) if accounting.shared is None else SharedGate(accounting.shared, ids)
         passwords = Passwords(accounts, gate, ids)
         stack.callback(passwords.close)

@@ -108,6 +108,7 @@ class EventStream(Reader):
         "_standing",
         "_streams",
         "_tail",
+        "_titled",
         "_viewer",
         "_written_at",
     )
@@ -127,6 +128,7 @@ class EventStream(Reader):
         self._caught_up = False
         self._ping_due = False
         self._shown: LiveState | None = None
+        self._titled: LiveState | None = None
         self._written_at = 0.0
         self._missing_at = -math.inf
 
@@ -171,6 +173,10 @@ class EventStream(Reader):
                 self._shown = status
                 if status is not None:
                     await self._write(sse.encode_live(status.event))
+            title = self._tail.title
+            if title is not None and title is not self._titled:
+                self._titled = title
+                await self._write(sse.encode_live(title.event))
             progress = await self._step()
             if progress is _Progress.ENDED:
                 return

@@ -15,6 +15,7 @@ from itertools import takewhile
 
 import structlog
 
+from antiphon.core.events import Title
 from antiphon.core.ids import GenerationId
 from antiphon.edge.sse import encode_entry
 from antiphon.orchestrator.live import LiveState
@@ -79,7 +80,7 @@ class Reader:
 class Tail:
     """The newest frames of one generation. ``gone``: the log is no more; ``missing``: it is not there (yet).
 
-    ``status`` is what the generation does before its first text, for all its readers.
+    For all its readers ``status`` is what the generation does before its first text, and ``title`` its conversation's newest.
     """
 
     def __init__(self, log: GenerationLog, be_reader: BeReader, generation_id: GenerationId) -> None:
@@ -88,6 +89,7 @@ class Tail:
         self.failed = False
         self.readers: set[Reader] = set()
         self.status: LiveState | None = None
+        self.title: LiveState | None = None
         self.task: asyncio.Task[None] | None = None
         self.generation_id = generation_id
         self._source = log
@@ -172,7 +174,11 @@ class Tail:
             await self._source.wait(self.generation_id, self._seq)
 
     async def _follow_live(self, states: AsyncIterator[LiveState]) -> None:
-        async for self.status in states:
+        async for state in states:
+            if isinstance(state.event, Title):
+                self.title = state
+            else:
+                self.status = state
             self._wake()
 
     def _wake(self) -> None:

@@ -70,6 +70,8 @@ class Background:
         self._waiting: OrderedDict[ConversationId, Generation] = OrderedDict()
         self._wake = asyncio.Event()
         self._current: tuple[Generation, asyncio.Task[None]] | None = None
+        self.on_title: Callable[[ConversationId, str], None] = _nothing
+        """Told of each title given here."""
 
     @property
     def idle(self) -> bool:
@@ -141,7 +143,9 @@ class Background:
             return
         title = title_of(asked, f"{question.content}\n{answer.content}")
         if title is not None:
-            await self._ports.conversations.suggest_title(owner, head.id, title)
+            named = await self._ports.conversations.suggest_title(owner, head.id, title)
+            if named.title_source is not TitleSource.USER:
+                self.on_title(head.id, named.title)
 
     async def _look_ahead(self, place: Place, generation: Generation) -> None:
         """Make the summary that the next trim is going to need, and read what it will leave out."""
@@ -198,6 +202,10 @@ class Background:
                 elif isinstance(event, Finished):
                     said.append(split.finish(event.text).text)
             return "".join(said)
+
+
+def _nothing(_conversation_id: ConversationId, _title: str) -> None:
+    pass
 
 
 def _title_request(question: str, answer: str, most: int) -> tuple[PromptMessage, ...]:

@@ -1,4 +1,6 @@
-"""What a generation does before its first word: its place in the queue, its prefill. Never logged, never replayed."""
+"""What is told of a generation beside its log: its place in the queue, its prefill, its conversation's title. Never logged, never
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +8,29 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from antiphon.core.events import Downgraded, PrefillProgress, Queued
+from antiphon.core.events import Downgraded, PrefillProgress, Queued, Title
 
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
     """The last thing there is to say."""
 
-    event: Queued | PrefillProgress | Downgraded
+    event: Queued | PrefillProgress | Downgraded | Title
 
 
 class LiveFeed:
-    """One generation's live state. It holds the last value only, so a slow reader costs nothing and misses no news.
+    """One generation's live states. Of each sort it holds the last alone, so a slow reader costs nothing and misses no news.
 
-    Open from the moment a runner owns the generation until its first text (``settle``).
+    Open while a runner owns the generation (``end``); where it stands is told until its first text (``settle``).
     """
 
     def __init__(self) -> None:
         self.state: LiveState | None = None
         self._notice: LiveState | None = None
+        self._title: LiveState | None = None
         self._version = 0
         self._settled = False
+        self._ended = False
         self._changed = asyncio.Event()
 
     @property
@@ -45,22 +49,37 @@ class LiveFeed:
         self.state = LiveState(event)
         self._notify()
 
+    def entitle(self, title: str) -> None:
+        """The conversation is called so from now on."""
+        self._title = LiveState(Title(title))
+        self._notify()
+
     def settle(self) -> None:
-        """Text has begun or the generation is over: forget the state and end the readers' iterations."""
+        """Text has begun or the generation is over: forget where it stands."""
         if not self._settled:
             self._settled, self.state = True, None
             self._notify()
 
+    def end(self) -> None:
+        """The generation is over here: the readers' iterations end."""
+        self.settle()
+        self._ended = True
+        self._notify()
+
     async def states(self) -> AsyncIterator[LiveState]:
-        """The state now, if there is one, and each newer one; ends when the feed settles."""
-        seen = 0
+        """The states now, and each newer one; ends with the feed."""
+        seen, told = 0, None
         if self._notice is not None and not self._settled:
             yield self._notice
         while True:
-            if self.state is not None and seen != self._version:
+            if self._title is not told:
+                told = self._title
+                if told is not None:
+                    yield told
+            elif self.state is not None and seen != self._version:
                 seen = self._version
                 yield self.state
-            elif self._settled:
+            elif self._ended:
                 return
             else:
                 await self._changed.wait()

@@ -37,7 +37,8 @@ _PERSONAL = re.compile(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|us|our|ours|again|earlier|before|said|told|mentioned|remember)\b", re.IGNORECASE
 )
 _REQUEST = re.compile(
-    r"\b(?:(?<!you )(?:tell|give|show|let|help|teach|send|write|explain(?: \w+)? to) (?:me|us)|how (?:do|can|could|should|would) (?:i|we))\b",
+    r"\b(?:(?<!you )(?:tell|give|show|let|help|teach|send|write|explain(?: \w+)? to) (?:me|us)"
+    r"|how (?:do|can|could|should|would) (?:i|we))\b",
     re.IGNORECASE,
 )
 """Ways to ask for anything at all: they do not mean the speaker."""

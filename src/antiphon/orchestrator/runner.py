@@ -13,7 +13,7 @@ import structlog
 from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.core.events import Cursor, Snapshot
 from antiphon.core.generation import Generation
-from antiphon.core.ids import GenerationId
+from antiphon.core.ids import ConversationId, GenerationId
 from antiphon.orchestrator.ending import stored_ending, terminal_event
 from antiphon.orchestrator.live import LiveFeed, LiveState
 from antiphon.orchestrator.pace import Grid, is_outage, persist
@@ -158,13 +158,13 @@ class Runner:
     async def reading(self, generation_id: GenerationId) -> AsyncIterator[AsyncIterator[LiveState]]:
         """Be one of the generation's readers while the context is open; enter it before reading anything of its log.
 
-        Yields the live states from now on; they end at the first text, and at once where no runner owns the generation here.
+        Yields the live states from now on; they end with the generation, and at once where no runner owns it here.
         """
         async with self.readers.reading(generation_id):
             run = self._runs.get(generation_id)
             feed = LiveFeed() if run is None else run.control.live
             if run is None:
-                feed.settle()
+                feed.end()
             yield feed.states()
 
     def delivered(self, generation_id: GenerationId, seq: int) -> None:
@@ -172,6 +172,12 @@ class Runner:
         readership = self.readers.get(generation_id)
         if readership is not None:
             readership.delivered(seq)
+
+    def entitle(self, conversation_id: ConversationId, title: str) -> None:
+        """Tell whoever reads a running answer of the conversation what that is called from now on."""
+        for run in self._runs.values():
+            if run.generation is not None and run.generation.conversation_id == conversation_id:
+                run.control.live.entitle(title)
 
     def refuse_new(self) -> None:
         """Take nothing new from now on; what runs goes on."""
@@ -235,7 +241,7 @@ class Runner:
         except Exception:  # the task's end: nobody awaits it, and the sweeper claims the generation again
             log.exception("generation_not_claimed", generation_id=generation_id)
         finally:
-            run.control.live.settle()
+            run.control.live.end()
             run.holding.__exit__(None, None, None)
             del self._runs[generation_id]
             if run.generation is not None and not self._draining:

@@ -113,6 +113,8 @@ async def change_conversation(
     conversation = await services.conversations.update(
         Owner(caller.tenant_id, caller.user_id), conversation_id, patch, now=services.clock.now()
     )
+    if body.title is not None:
+        services.runner.entitle(conversation.id, conversation.title)
     response.headers["ETag"] = _etag(conversation)
     return conversation_answer(conversation)
 

@@ -11,20 +11,15 @@ from antiphon.core.prompts import Memory
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.personal.base import Personal
 from antiphon.stores.sql.base import Database
-from antiphon.stores.sql.prepared import Prepared
+from antiphon.stores.sql.prepared import Prepared, matching
 from antiphon.stores.sql.rows import Row
 from antiphon.stores.sql.tables import instructions, memories
 
-
-def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return tuple(table.c[name] == sa.bindparam(name) for name in names)
-
-
-_select_instructions = Prepared(sa.select(instructions.c.text).where(*_bound(instructions, "tenant_id", "user_id")))
-_delete_instructions = Prepared(instructions.delete().where(*_bound(instructions, "tenant_id", "user_id")))
+_select_instructions = Prepared(sa.select(instructions.c.text).where(*matching(instructions, "tenant_id", "user_id")))
+_delete_instructions = Prepared(instructions.delete().where(*matching(instructions, "tenant_id", "user_id")))
 _insert_instructions = Prepared(instructions.insert())
 _select_memories = Prepared(
-    sa.select(memories).where(*_bound(memories, "tenant_id", "user_id")).order_by(memories.c.created_at, memories.c.id)
+    sa.select(memories).where(*matching(memories, "tenant_id", "user_id")).order_by(memories.c.created_at, memories.c.id)
 )
 _insert_memory = Prepared(memories.insert())
 

@@ -11,22 +11,17 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.sql.base import Database, Value
-from antiphon.stores.sql.prepared import Prepared
+from antiphon.stores.sql.prepared import Prepared, matching
 from antiphon.stores.sql.tables import preambles, summaries, token_counts
 from antiphon.stores.sql.trees import select_head, select_message
 
-
-def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return tuple(table.c[name] == sa.bindparam(name) for name in names)
-
-
-_select_summaries = Prepared(sa.select(summaries).where(*_bound(summaries, "tenant_id", "conversation_id")))
-_select_summary = Prepared(sa.select(summaries.c.source).where(*_bound(summaries, "tenant_id", "conversation_id", "through_message_id")))
+_select_summaries = Prepared(sa.select(summaries).where(*matching(summaries, "tenant_id", "conversation_id")))
+_select_summary = Prepared(sa.select(summaries.c.source).where(*matching(summaries, "tenant_id", "conversation_id", "through_message_id")))
 _insert_summary = Prepared(summaries.insert())
-_select_preamble = Prepared(sa.select(preambles).where(*_bound(preambles, "tenant_id", "conversation_id", "digest")))
+_select_preamble = Prepared(sa.select(preambles).where(*matching(preambles, "tenant_id", "conversation_id", "digest")))
 _insert_preamble = Prepared(preambles.insert())
 _select_counts = Prepared(
-    sa.select(token_counts.c.message_id, token_counts.c.tokens).where(*_bound(token_counts, "tenant_id", "conversation_id", "model"))
+    sa.select(token_counts.c.message_id, token_counts.c.tokens).where(*matching(token_counts, "tenant_id", "conversation_id", "model"))
 )
 _insert_count = Prepared(token_counts.insert())
 

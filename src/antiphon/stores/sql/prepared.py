@@ -24,6 +24,11 @@ Row = Any
 """A named tuple of a statement's columns."""
 
 
+def matching(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
+    """Conditions: the columns of these names equal the parameters of the same names."""
+    return tuple(table.c[name] == sa.bindparam(name) for name in names)
+
+
 class Found:
     """All that a statement gave: its rows, or how many it changed."""
 

@@ -15,26 +15,22 @@ from antiphon.stores.conversations.base import Owner, PathPage
 from antiphon.stores.conversations.tree import ConversationTree
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import changed_values
-from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
+from antiphon.stores.sql.prepared import Prepared, PreparedUpdate, matching
 from antiphon.stores.sql.tables import conversations, generations, messages, shares
 
 _IDS_PER_STATEMENT = 500
 _WHOLE_PATH = 2**31
 
 
-def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return tuple(table.c[name] == sa.bindparam(name) for name in names)
-
-
 _LIVING = conversations.c.deleted_at.is_(None)
-_IN_CONVERSATION = _bound(messages, "tenant_id", "conversation_id")
+_IN_CONVERSATION = matching(messages, "tenant_id", "conversation_id")
 
-_head = sa.select(conversations).where(*_bound(conversations, "tenant_id", "user_id", "id"), _LIVING)
+_head = sa.select(conversations).where(*matching(conversations, "tenant_id", "user_id", "id"), _LIVING)
 _select_head = Prepared(_head)
 _select_head_locked = Prepared(_head.with_for_update())
 _update_head = PreparedUpdate(conversations, "tenant_id", "id")
-_select_message = Prepared(sa.select(messages).where(*_IN_CONVERSATION, *_bound(messages, "id")))
-_select_child = Prepared(sa.select(messages.c.id).where(*_IN_CONVERSATION, *_bound(messages, "parent_id")).limit(1))
+_select_message = Prepared(sa.select(messages).where(*_IN_CONVERSATION, *matching(messages, "id")))
+_select_child = Prepared(sa.select(messages.c.id).where(*_IN_CONVERSATION, *matching(messages, "parent_id")).limit(1))
 _select_tree = Prepared(
     sa.select(messages.c.id, messages.c.parent_id, messages.c.role, messages.c.status, messages.c.created_at).where(*_IN_CONVERSATION)
 )

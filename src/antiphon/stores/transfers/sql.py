@@ -11,16 +11,11 @@ from antiphon.core.messages import Conversation
 from antiphon.stores.conversations.base import Feedback, Owner
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value
-from antiphon.stores.sql.prepared import Prepared
+from antiphon.stores.sql.prepared import Prepared, matching
 from antiphon.stores.sql.tables import conversations, feedback, message_extras, messages, origins
 from antiphon.stores.sql.trees import insert_messages, select_head
 from antiphon.stores.transfers.base import OUR_SOURCE, Origin, Transfers, WholeConversation
 from antiphon.stores.transfers.ordering import parents_first
-
-
-def _bound(table: sa.Table, *names: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return tuple(table.c[name] == sa.bindparam(name) for name in names)
-
 
 _ORIGIN_KEY = ("tenant_id", "user_id", "source", "source_id")
 _living_origin = Prepared(
@@ -32,22 +27,22 @@ _living_origin = Prepared(
             origins.c.conversation_id == conversations.c.id,
         ),
     )
-    .where(*_bound(origins, *_ORIGIN_KEY), conversations.c.deleted_at.is_(None))
+    .where(*matching(origins, *_ORIGIN_KEY), conversations.c.deleted_at.is_(None))
 )
 _living_own = Prepared(
-    sa.select(conversations.c.id).where(*_bound(conversations, "tenant_id", "user_id", "id"), conversations.c.deleted_at.is_(None))
+    sa.select(conversations.c.id).where(*matching(conversations, "tenant_id", "user_id", "id"), conversations.c.deleted_at.is_(None))
 )
-_drop_origin = Prepared(origins.delete().where(*_bound(origins, *_ORIGIN_KEY)))
+_drop_origin = Prepared(origins.delete().where(*matching(origins, *_ORIGIN_KEY)))
 _insert_head = Prepared(
     conversations.insert(), columns=tuple(column.name for column in conversations.columns if column.name != "deleted_at")
 )
 _insert_origin = Prepared(origins.insert())
 _insert_extra = Prepared(message_extras.insert())
 _insert_feedback = Prepared(feedback.insert())
-_select_messages = Prepared(sa.select(messages).where(*_bound(messages, "tenant_id", "conversation_id")))
-_select_origin = Prepared(sa.select(origins).where(*_bound(origins, "tenant_id", "conversation_id")))
-_select_extras = Prepared(sa.select(message_extras).where(*_bound(message_extras, "tenant_id", "conversation_id")))
-_select_feedback = Prepared(sa.select(feedback).where(*_bound(feedback, "tenant_id", "user_id", "conversation_id")))
+_select_messages = Prepared(sa.select(messages).where(*matching(messages, "tenant_id", "conversation_id")))
+_select_origin = Prepared(sa.select(origins).where(*matching(origins, "tenant_id", "conversation_id")))
+_select_extras = Prepared(sa.select(message_extras).where(*matching(message_extras, "tenant_id", "conversation_id")))
+_select_feedback = Prepared(sa.select(feedback).where(*matching(feedback, "tenant_id", "user_id", "conversation_id")))
 
 
 class SqlTransfers(Transfers):
