@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.engines.reference_words import WORDS
 from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Served, served

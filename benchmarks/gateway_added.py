@@ -12,7 +12,7 @@ import aiohttp
 
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage, ReplicaSpec
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from benchmarks.chats import Chat
 from benchmarks.gateway_people import RATE_TOK_S, config

@@ -31,7 +31,8 @@ from antiphon.core.telemetry import NullTelemetry
 from antiphon.edge.services import ServerState
 from antiphon.edge.stream import Streams, Viewer
 from antiphon.engines.base import ReplicaSpec, SampleRow, SequenceStep, StepPlan, prompt_sha256
-from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
+from antiphon.engines.reference import ReferenceExecutor
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.readers import Readers
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Owner

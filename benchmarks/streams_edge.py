@@ -32,6 +32,7 @@ from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
 from antiphon.core.tenancy import Scope as Permission
 from antiphon.edge.auth import new_api_key
 from antiphon.edge.http import EdgeApp
+from antiphon.edge.listener import open_listener
 from antiphon.edge.server import HttpServer, ServedApp, tune_interpreter
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.pace import Grid
@@ -217,7 +218,7 @@ async def main(*, bare: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="antiphon-streams-") as folder:
         edge = None if bare else Edge(Path(folder), await JournalLog.open_folder(Path(folder) / "log", SystemClock(), 900))
         app: ServedApp = BareApp() if edge is None else edge.app
-        server = HttpServer(app, "127.0.0.1", 0)
+        server = HttpServer(app, open_listener("127.0.0.1", 0))
         port = await server.start()
         tune_interpreter()
         pauses = Pauses()

@@ -16,6 +16,7 @@ from antiphon.core.plans import Plan
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.http import EdgeApp, build_app
+from antiphon.edge.listener import open_listener
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.passwords import Passwords
 from antiphon.edge.server import HttpServer
@@ -151,7 +152,7 @@ class Site:
             state=ServerState(),
         )
         self.app: EdgeApp = build_app(self.services)
-        self.server = HttpServer(self.app, "127.0.0.1", 0)
+        self.server = HttpServer(self.app, open_listener("127.0.0.1", 0))
         self.port = 0
         self.tenant = Tenant(TenantId(self.ids.new(IdKind.TENANT)), "home", self.clock.now())
         self._clients: list[httpx.AsyncClient] = []

@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from antiphon.edge.connection import LINE, ClientGone, Connection
+from antiphon.edge.listener import open_listener
 from antiphon.edge.server import HEADER_BYTES, HttpServer
 
 
@@ -61,7 +62,7 @@ async def app(request: pytest.FixtureRequest) -> Waiting:
 
 @pytest.fixture
 async def port(app: Waiting) -> AsyncIterator[int]:
-    server = HttpServer(app, "127.0.0.1", 0)
+    server = HttpServer(app, open_listener("127.0.0.1", 0))
     yield await server.start()
     await server.stop()
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from antiphon.edge.listener import open_listener
 from antiphon.edge.server import HEADER_BYTES, BoundedHttp, HttpServer
 
 
@@ -52,7 +53,7 @@ async def app() -> Echo:
 
 @pytest.fixture
 async def port(app: Echo) -> AsyncIterator[int]:
-    server = HttpServer(app, "127.0.0.1", 0)
+    server = HttpServer(app, open_listener("127.0.0.1", 0))
     yield await server.start()
     await server.stop()
     assert app.running == 0
@@ -174,7 +175,7 @@ async def test_a_reader_that_takes_nothing_is_dropped(port: int, app: Echo, monk
 
 async def test_stop_does_not_wait_for_ever(app: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.edge.server.DRAIN_SECONDS", 1)
-    server = HttpServer(app, "127.0.0.1", 0)
+    server = HttpServer(app, open_listener("127.0.0.1", 0))
     port = await server.start()
     async with dial(port) as (_, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -190,4 +191,4 @@ async def test_stop_does_not_wait_for_ever(app: Echo, monkeypatch: pytest.Monkey
 
 async def test_a_port_that_is_taken(port: int, app: Echo) -> None:
     with pytest.raises(OSError):
-        await HttpServer(app, "127.0.0.1", port).start()
+        await HttpServer(app, open_listener("127.0.0.1", port)).start()

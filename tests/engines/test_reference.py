@@ -13,7 +13,8 @@ from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import Sampling
 from antiphon.core.messages import Role
 from antiphon.engines.base import BlockCopy, PromptMessage, ReplicaSpec, SampleRow, SequenceStep, StepPlan, prompt_sha256
-from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer, reference_token
+from antiphon.engines.reference import ReferenceExecutor, reference_token
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.engines.reference_words import NASTY_GROUPS
 from tests.engines.driving import Lane, complete, run, text_of
 

@@ -16,7 +16,7 @@ from antiphon.core.generation import FinishReason
 from antiphon.core.ids import GenerationId
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest, EngineUsage, Finished, Prefilling, Tokens
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.admission import Admit
 from antiphon.inference.fleet import PoolStatus
 from antiphon.stores.log.journal import JournalLog

@@ -16,7 +16,7 @@ from antiphon.core.pools import PoolSpec
 from antiphon.core.telemetry import Metric, NullTelemetry, Telemetry
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, ReplicaSpec, Tokens
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
 
 

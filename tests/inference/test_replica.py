@@ -5,7 +5,8 @@ import pytest
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import EngineFailed
 from antiphon.engines.base import EngineRequest, Executor, ExecutorShape, ReplicaSpec, StepPlan, StepResult
-from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
+from antiphon.engines.reference import ReferenceExecutor
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.replica import Replica
 from antiphon.inference.wire import (
     Cancel,

@@ -17,7 +17,7 @@ from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.core.pools import PoolSpec
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import ReplicaSpec
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
 from antiphon.inference.supervisor import BackOff, SupervisedReplica, Supervisor, SupervisorState, ipc_address, prepare_runtime_dir
 from antiphon.inference.wire import ReplicaReady, StepFrame

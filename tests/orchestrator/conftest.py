@@ -13,7 +13,7 @@ from antiphon.app.system import SystemClock
 from antiphon.core.pools import PoolSpec, Vocabulary
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import ReplicaSpec
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
 from tests.orchestrator.stage import Stage
 

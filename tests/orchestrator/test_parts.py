@@ -13,7 +13,7 @@ from antiphon.core.ids import ConversationId, MemoryId, MessageId
 from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Memory, Preamble
 from antiphon.engines.base import Tokenizer
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.encoded import EncodedTexts
 from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render
 from antiphon.orchestrator.preamble import preamble_of

@@ -18,7 +18,7 @@ from antiphon.core.ids import ConversationId, MemoryId, MessageId, UserId
 from antiphon.core.messages import Message, PromptRecord
 from antiphon.core.prompts import Memory
 from antiphon.core.telemetry import NullTelemetry
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import ContinueRequest
 from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from antiphon.orchestrator.request import public_prefix_tokens
 

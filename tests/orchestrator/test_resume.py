@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.resume import Resumption, ShownText, resume
 
 TOKENIZER = ReferenceTokenizer("nasty")

@@ -16,7 +16,7 @@ from antiphon.core.generation import TurnParams
 from antiphon.core.messages import Role
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import PromptMessage
-from antiphon.engines.reference import ReferenceTokenizer
+from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from antiphon.orchestrator.thinking import ThinkingSplit

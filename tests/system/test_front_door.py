@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.served import Server, reference_config
+from tests.system.served import Server, eventually, reference_config
 
 PASSWORD = "correct horse battery\n"
 ANTIPHON = [sys.executable, "-m", "antiphon"]
@@ -41,3 +44,29 @@ def test_other_machines_are_served_once_the_owner_has_a_password(tmp_path: Path)
             assert browser.get("/v1/me").json()["role"] == "owner"
     finally:
         server.end()
+
+
+@pytest.mark.system
+def test_who_comes_while_the_server_loads_waits_and_is_served(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    server = Server(tmp_path / "data", reference_config(), port)
+    server.launch()
+    assert server.process is not None and server.process.stdout is not None
+    try:
+        connected: list[socket.socket] = []
+        eventually(lambda: _connects(port, connected), within_s=20, what="the port is open")
+        with connected[0] as early:
+            told, _, _ = select.select([server.process.stdout], [], [], 0)
+            assert not told, "it is not ready yet"
+            early.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            assert early.recv(64).startswith(b"HTTP/1.1 200 ")
+    finally:
+        server.end()
+
+
+def _connects(port: int, connected: list[socket.socket]) -> bool:
+    with contextlib.suppress(ConnectionRefusedError):
+        connected.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+    return bool(connected)

@@ -16,8 +16,6 @@ from tests.system.served import Person, Server, eventually, reference_config
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(240)]
 
 STREAMS = 200
-POOLS = ("small", "second", "third", "fourth")
-"""A replica has 64 rows, so that 200 answers are written at once by four."""
 WORDS = 500
 GAP_P99_S = 3.0
 RECONNECT_WITHIN_S = 2.0
@@ -30,7 +28,6 @@ class Reader(threading.Thread):
     url: str
     key: str
     conversation: str
-    pool: str
     text: str = ""
     generation_id: str = ""
     events: list[Event] = field(default_factory=list[Event])
@@ -44,7 +41,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         try:
-            answer = Client(self.url, self.key).send(self.conversation, "hello", model=self.pool, max_tokens=WORDS)
+            answer = Client(self.url, self.key).send(self.conversation, "hello", max_tokens=WORDS)
             for event in answer:
                 if not isinstance(event, Status):
                     self.take(event)
@@ -69,8 +66,7 @@ class Reader(threading.Thread):
 def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) -> None:
     server = make_server(_config())
     person = server.person()
-    pools = [POOLS[number % len(POOLS)] for number in range(STREAMS)]
-    readers = [Reader(server.url, server.key(), person.new_conversation(), pool) for pool in pools]
+    readers = [Reader(server.url, server.key(), person.new_conversation()) for _ in range(STREAMS)]
     for reader in readers:
         reader.start()
     eventually(lambda: all(len(reader.text) > 10 for reader in readers), within_s=60, what="every answer has begun")
@@ -104,12 +100,11 @@ def test_sigterm_under_200_live_streams(make_server: Callable[[str], Server]) ->
 
 
 def _config() -> str:
-    pool = 'model = "reference"\nengine = "reference"\noutput_tokens_per_s = 16\nprefill_tokens_per_s = 20000\nblocks = 8192\n'
-    more = "".join(f'[[pools]]\nname = "{name}"\n{pool}' for name in POOLS[1:])
     return (
-        reference_config(output_tokens_per_s=16, extra=more)
+        reference_config(output_tokens_per_s=16)
         .replace("drain_seconds = 5", "drain_seconds = 3")
-        .replace("blocks = 2048", "blocks = 8192")
+        .replace("blocks = 2048", "blocks = 16384")
+        .replace("prefill_tokens_per_s = 20000", "prefill_tokens_per_s = 80000")
         .replace("concurrency = 1000", "concurrency = 1000\nttft_limit_ms = 60000")
     )
 

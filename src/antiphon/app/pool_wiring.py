@@ -51,7 +51,7 @@ def _pool_runtime(spec: PoolSpec, config: Config, threads: ThreadPoolExecutor) -
 
 
 def _reference_tokenizer(spec: PoolSpec) -> Tokenizer:
-    from antiphon.engines.reference import ReferenceTokenizer
+    from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 
     return ReferenceTokenizer(spec.vocabulary)
 

@@ -9,24 +9,27 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import uvloop
 
-from antiphon.app.config import Config
+from antiphon.app.config import Config, ServerConfig
 from antiphon.app.data_folder import DataFolder, DataFolderInUse, FolderHold
 from antiphon.app.logging import LogFormat, configure_logging
 from antiphon.app.models import pull_missing_default
 from antiphon.app.pool_wiring import open_gateway
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import AntiphonError, ConfigErrors
+from antiphon.edge.listener import open_listener
 from antiphon.edge.metrics import PrometheusTelemetry
 
 _SAME_SIGNAL_S = 1.0
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
+_PORTS_TRIED = 50
 
 
 def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> int:
@@ -50,15 +53,26 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
 async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, ready_file: Path | None) -> None:
     stop = _stop_event()
     clock, telemetry = SystemClock(), PrometheusTelemetry()
-    async with open_gateway(config, clock, telemetry, log_format) as gateway:
-        await asyncio.to_thread(_import_the_rest)
-        await gateway.tokenizers_read()
+    with _listening(config.server) as listener:
+        async with open_gateway(config, clock, telemetry, log_format) as gateway:
+            await asyncio.to_thread(_import_the_rest)
+            await gateway.tokenizers_read()
 
-        from antiphon.app.serving import serve_until
-        from antiphon.app.wiring import open_server
+            from antiphon.app.serving import serve_until
+            from antiphon.app.wiring import open_server
 
-        async with open_server(config, gateway, clock, telemetry) as server:
-            await serve_until(stop, server, config, hold, ready_file)
+            async with open_server(config, gateway, clock, telemetry) as server:
+                await serve_until(stop, server, listener, config, hold, ready_file)
+
+
+def _listening(server: ServerConfig) -> socket.socket:
+    """The port, or where nobody chose it the next free one, is ours before anything is loaded: no client is refused meanwhile."""
+    last = server.port + _PORTS_TRIED if server.next_free_port and server.port else server.port
+    try:
+        return open_listener(server.host, server.port, last_port=min(last, 65_535))
+    except OSError as failure:
+        reason = f"cannot listen on {server.host}:{server.port}: {failure.strerror or failure}"
+        raise ConfigErrors([("server.port", reason)]) from failure
 
 
 def _import_the_rest() -> ModuleType:

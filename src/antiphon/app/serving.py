@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,14 +28,15 @@ from antiphon.edge.server import HttpServer, tune_interpreter
 log = structlog.get_logger(__name__)
 
 _READY_SECONDS = 600.0
-_PORTS_TRIED = 50
 
 
-async def serve_until(stop: asyncio.Event, server: Server, config: Config, hold: FolderHold, ready_file: Path | None) -> None:
-    """Serve until ``stop`` is set, then drain. Raises what keeps a pool from starting or a port from being listened on."""
+async def serve_until(
+    stop: asyncio.Event, server: Server, listener: socket.socket, config: Config, hold: FolderHold, ready_file: Path | None
+) -> None:
+    """Serve until ``stop`` is set, then drain. Raises what keeps a pool from starting."""
     await _check_owner_password(server, config)
     await server.runner.start()
-    async with _listening(server, config) as port, _background(server):
+    async with _answering(server, listener) as port, _background(server):
         if await _until_ready(server, stop):
             tune_interpreter()
             url = config.server.public_url or local_url(config.server.host, port)
@@ -79,25 +81,13 @@ async def _until_ready(server: Server, stop: asyncio.Event) -> bool:
 
 
 @asynccontextmanager
-async def _listening(server: Server, config: Config) -> AsyncGenerator[int]:
-    """Serve HTTP and yield the port; where nobody chose the port, the next free one will do."""
-    app = build_app(server.services)
-    first = config.server.port
-    last = first + _PORTS_TRIED if config.server.next_free_port and first else first
-    for port in range(first, min(last, 65_535) + 1):
-        http = HttpServer(app, config.server.host, port)
-        try:
-            bound = await http.start()
-        except OSError as failure:
-            if port < last:
-                continue
-            reason = f"cannot listen on {config.server.host}:{port}: {failure.strerror or failure}"
-            raise ConfigErrors([("server.port", reason)]) from failure
-        try:
-            yield bound
-        finally:
-            await http.stop()
-        return
+async def _answering(server: Server, listener: socket.socket) -> AsyncGenerator[int]:
+    """Serve HTTP and yield the port."""
+    http = HttpServer(build_app(server.services), listener)
+    try:
+        yield await http.start()
+    finally:
+        await http.stop()
 
 
 @asynccontextmanager

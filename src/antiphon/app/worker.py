@@ -93,7 +93,8 @@ async def _relay(handshake: Handshake) -> None:
 
 def _build(spec: ReplicaSpec) -> tuple[Executor, Tokenizer]:
     if spec.engine == "reference":
-        from antiphon.engines.reference import ReferenceExecutor, ReferenceTokenizer
+        from antiphon.engines.reference import ReferenceExecutor
+        from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 
         return ReferenceExecutor(spec), ReferenceTokenizer(spec.vocabulary)
     from antiphon.engines.openvino import OpenVinoExecutor

@@ -6,7 +6,6 @@ httptools alone accepts headers of any size and waits for them forever.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import socket
 import sys
@@ -21,6 +20,7 @@ from uvicorn.lifespan.off import LifespanOff
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.edge.connection import LINE
+from antiphon.edge.listener import BACKLOG
 
 HEADER_BYTES = 32_768
 HEADER_SECONDS = 10.0
@@ -30,7 +30,6 @@ DRAIN_SECONDS = 3
 LINGER_SECONDS = 5.0
 _IGNORED_BODY_BYTES = 16 << 20
 _PIECE_BYTES = 8192
-_BACKLOG = 2048
 _SWITCH_INTERVAL_S = 0.001
 _COLLECTOR_THRESHOLDS = (10_000, 20, 100)
 
@@ -198,11 +197,9 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 class HttpServer:
-    """Serves one application on one address until stopped. Installs no signal handlers."""
+    """Serves one application on a listening socket, which it closes, until stopped. Installs no signal handlers."""
 
-    def __init__(self, app: ServedApp, host: str, port: int) -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, app: ServedApp, listener: socket.socket) -> None:
         self._config = Config(
             cast("ASGI3Application", app),
             http=BoundedHttp,
@@ -214,23 +211,21 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         self._server = Server(self._config)
-        self._sockets: list[socket.socket] = []
+        self._sockets = [listener]
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
-        """Listen, and return the port (the one picked, for port 0). Raises ``OSError`` when the address cannot be had."""
+        """Take connections, those that wait already too. Returns the port."""
         self._config.load()
         self._server.lifespan = LifespanOff(self._config)
-        listener = await self._bind()
-        self._sockets.append(listener)
         await self._server.startup(sockets=self._sockets)
         self._ticking = asyncio.create_task(self._server.main_loop(), name="http-server")
-        return int(listener.getsockname()[1])
+        return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Take no new connections, give open ones ``DRAIN_SECONDS``, then cancel them. Harmless when called twice."""
@@ -244,17 +239,6 @@ class HttpServer:
         for connection in tuple(self._server.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
-
-    async def _bind(self) -> socket.socket:
-        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        with contextlib.ExitStack() as undo:
-            listener = undo.enter_context(socket.socket(family, kind, protocol))
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setblocking(False)
-            listener.bind(address)
-            undo.pop_all()
-        return listener
 
 
 def tune_interpreter() -> None:

@@ -10,102 +10,40 @@ hold the prompt: a scheduler that shares, copies or frees blocks wrongly fails h
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import time
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.core.errors import EngineFailed
-from antiphon.core.messages import Role
-from antiphon.core.pools import Vocabulary
 from antiphon.engines.base import (
     BLOCK_TOKENS,
     ExecutorShape,
-    PromptMessage,
     ReplicaSpec,
     SampledToken,
     SampleRow,
     SequenceStep,
     StepPlan,
     StepResult,
-    ThinkingMarks,
     prompt_sha256,
 )
-from antiphon.engines.reference_words import NASTY_GROUPS, WORDS
-from antiphon.engines.text import ByteTextStream
+from antiphon.engines.reference_tokenizer import (
+    END_ID,
+    FIRST_WORD_ID,
+    GROUP_TOKENS,
+    NASTY_GROUP_IDS,
+    THINK_ID,
+    THOUGHT_ID,
+    THOUGHT_TOKENS,
+    USER_ID,
+)
+from antiphon.engines.reference_words import WORDS
 
 DEFAULT_OUTPUT_TOKENS = 64
 DEFAULT_BLOCKS = 4096
 DEFAULT_HOST_SLOTS = 1024
 DEFAULT_CONTEXT_TOKENS = 8192
-
-_SYSTEM, _USER, _ASSISTANT, _END = range(256, 260)
-_FIRST_WORD = 260
-_ROLE_IDS = {Role.SYSTEM: _SYSTEM, Role.USER: _USER, Role.ASSISTANT: _ASSISTANT}
-_SPECIAL_IDS = frozenset({_SYSTEM, _USER, _ASSISTANT, _END})
-_GROUP_TOKENS = 4
-
-_PIECES: dict[bytes, int] = {f"{word} ".encode(): _FIRST_WORD + index for index, word in enumerate(WORDS)}
-_NASTY_PIECES: tuple[bytes, ...] = tuple(sorted({piece for group in NASTY_GROUPS for piece in group if len(piece) > 1} - _PIECES.keys()))
-_TOKEN_BYTES: tuple[bytes, ...] = (*(bytes([value]) for value in range(256)), b"", b"", b"", b"", *_PIECES, *_NASTY_PIECES)
-_THINK, _THOUGHT = len(_TOKEN_BYTES), len(_TOKEN_BYTES) + 1
-_THOUGHT_TOKENS = 8
-_HIDDEN_IDS = _SPECIAL_IDS | {_THINK, _THOUGHT}
-_NASTY_IDS: dict[bytes, int] = {piece: token_id for token_id, piece in enumerate(_TOKEN_BYTES) if piece}
-_NASTY_GROUP_IDS = tuple(tuple(_NASTY_IDS[piece] for piece in group) for group in NASTY_GROUPS)
-_WORD = re.compile(rb"(?<![a-z])[a-z]+ ")
-"""Begins at a word's first letter only, so that a long run without a space is scanned once."""
-
-
-class ReferenceTokenizer:
-    """256 byte tokens, four control tokens, one token per word; any text round-trips.
-
-    The ids are the same in all vocabularies; ``vocabulary`` only says which of them the executor draws. With ``thinking`` an answer
-    begins with a thought of eight words.
-    """
-
-    def __init__(self, vocabulary: Vocabulary = "ascii") -> None:
-        self.vocabulary: Vocabulary = vocabulary
-
-    @property
-    def thinking(self) -> ThinkingMarks | None:
-        return ThinkingMarks(_THINK, _THOUGHT) if self.vocabulary == "thinking" else None
-
-    @property
-    def end_token_ids(self) -> frozenset[int]:
-        return frozenset({_END})
-
-    def encode(self, text: str) -> list[int]:
-        """Known words with the space after them as one id, everything else as UTF-8 bytes; never a control token."""
-        data = text.encode()
-        ids: list[int] = []
-        at = 0
-        for found in _WORD.finditer(data):
-            token_id = _PIECES.get(found.group())
-            if token_id is not None:
-                ids.extend(data[at : found.start()])
-                ids.append(token_id)
-                at = found.end()
-        ids.extend(data[at:])
-        return ids
-
-    def frame(self, roles: Sequence[Role]) -> tuple[tuple[int, ...], ...]:
-        """``role content end`` for each message, then the assistant's mark."""
-        marks = [_ROLE_IDS[role] for role in roles]
-        return ((marks[0],), *((_END, mark) for mark in marks[1:]), (_END, _ASSISTANT))
-
-    def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
-        before, *behind = self.frame([message.role for message in messages])
-        ids = list(before)
-        for message, stretch in zip(messages, behind, strict=True):
-            ids += (*self.encode(message.content), *stretch)
-        return ids
-
-    def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
-        return ByteTextStream(_TOKEN_BYTES.__getitem__, stop, _HIDDEN_IDS)
 
 
 class ReferenceExecutor:
@@ -120,8 +58,8 @@ class ReferenceExecutor:
             blocks=blocks,
             block_tokens=BLOCK_TOKENS,
             context_tokens=spec.context_tokens or min(DEFAULT_CONTEXT_TOKENS, blocks * BLOCK_TOKENS),
-            vocabulary_tokens=_THOUGHT + 1,
-            end_token_ids=frozenset({_END}),
+            vocabulary_tokens=THOUGHT_ID + 1,
+            end_token_ids=frozenset({END_ID}),
             host_slots=DEFAULT_HOST_SLOTS if spec.host_slots < 0 else spec.host_slots,
         )
         self._vocabulary = spec.vocabulary
@@ -184,8 +122,8 @@ class ReferenceExecutor:
             raise EngineFailed("The blocks of a sequence do not hold its tokens.")
         if self._vocabulary == "echo":
             return _echoed_token(held[:prompt_tokens], len(row.output_ids))
-        if self._vocabulary == "thinking" and len(row.output_ids) in {0, _THOUGHT_TOKENS + 1}:
-            return _THOUGHT if row.output_ids else _THINK
+        if self._vocabulary == "thinking" and len(row.output_ids) in {0, THOUGHT_TOKENS + 1}:
+            return THOUGHT_ID if row.output_ids else THINK_ID
         return reference_token(row.prompt_sha256, len(row.output_ids), nasty=self._vocabulary == "nasty")
 
     def _seconds(self, plan: StepPlan) -> float:
@@ -201,19 +139,19 @@ class ReferenceExecutor:
 def reference_token(sha256: bytes, index: int, *, nasty: bool) -> int:
     """The id at ``index`` of the answer to the prompt whose ids have this SHA-256."""
     if not nasty:
-        return _FIRST_WORD + _draw(sha256, index) % len(WORDS)
-    group = _NASTY_GROUP_IDS[_draw(sha256, index // _GROUP_TOKENS) % len(_NASTY_GROUP_IDS)]
-    return group[index % _GROUP_TOKENS]
+        return FIRST_WORD_ID + _draw(sha256, index) % len(WORDS)
+    group = NASTY_GROUP_IDS[_draw(sha256, index // GROUP_TOKENS) % len(NASTY_GROUP_IDS)]
+    return group[index % GROUP_TOKENS]
 
 
 def _echoed_token(prompt_ids: NDArray[np.int32], index: int) -> int:
     """The id at ``index`` of the newest user message; the end of the turn after it."""
-    starts = np.flatnonzero(prompt_ids == _USER)
+    starts = np.flatnonzero(prompt_ids == USER_ID)
     if starts.size == 0:
-        return _END
+        return END_ID
     message = prompt_ids[starts[-1] + 1 :]
-    length = int(np.argmax(message == _END))
-    return int(message[index]) if index < length else _END
+    length = int(np.argmax(message == END_ID))
+    return int(message[index]) if index < length else END_ID
 
 
 def _draw(sha256: bytes, number: int) -> int:

@@ -1,7 +1,7 @@
 """Static embeddings: a text is the mean of its tokens' vectors. The vectors come in a package, so nothing is downloaded.
 
 The package is ``wordllama`` (MIT): 256 dimensions for each of 32,000 tokens, trained for this use. Only its two data files are read;
-none of its code runs. A thousand short passages take a tenth of a second.
+none of its code runs. A thousand short passages take a tenth of a second. numpy is loaded at the first use, not at a start.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from antiphon.core.errors import ModelUnusable
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
@@ -25,8 +24,6 @@ _PACKAGE = "wordllama"
 _WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
 _VOCABULARY = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 _TENSOR = "embedding.weight"
-_TABLE = np.float16
-_STORED = np.float32
 
 
 def static_embedder() -> StaticEmbedder | None:
@@ -49,12 +46,16 @@ class StaticEmbedder:
         return self._vectors(texts).tobytes()
 
     def cosines(self, text: str, vectors: bytes | bytearray) -> Sequence[float]:
+        import numpy as np
+
         (asked,) = self._vectors([text])
-        return (np.frombuffer(vectors, _STORED).reshape(-1, len(asked)) @ asked).tolist()
+        return (np.frombuffer(vectors, np.float32).reshape(-1, len(asked)) @ asked).tolist()
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
         tokenizer, table = self._opened()
-        vectors = np.zeros((len(texts), table.shape[1]), _STORED)
+        vectors = np.zeros((len(texts), table.shape[1]), np.float32)
         for vector, encoded in zip(vectors, tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True):
             if encoded.ids:
                 np.mean(table[encoded.ids], axis=0, dtype=np.float32, out=vector)
@@ -82,6 +83,8 @@ def _open_files() -> tuple[Tokenizer, NDArray[np.float16]]:
 
 def _read_tensor(path: Path) -> NDArray[np.float16]:
     """The tensor of a safetensors file: eight bytes with the header's length, the header as JSON, the data. Mapped, not read."""
+    import numpy as np
+
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(length))[_TENSOR]
@@ -89,4 +92,4 @@ def _read_tensor(path: Path) -> NDArray[np.float16]:
     if entry["dtype"] != "F16":
         raise ValueError(entry["dtype"])
     offset = 8 + length + entry["data_offsets"][0]
-    return np.memmap(path, _TABLE, mode="r", offset=offset, shape=(rows, dimensions))
+    return np.memmap(path, np.float16, mode="r", offset=offset, shape=(rows, dimensions))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import structlog
 
@@ -34,11 +35,18 @@ from antiphon.inference.wire import (
 log = structlog.get_logger(__name__)
 
 _MOST_EMPTY_PLANS = 100
+_WIDE_ROWS = 256
+_WIDE_PREFILL_TOKENS = 4096
+"""Of an engine whose step, as a GPU's, takes as long with many sequences as with few."""
 
 
 def settings_of(spec: ReplicaSpec) -> SchedulerSettings:
     """How a replica of this kind schedules."""
-    return SchedulerSettings(targets=StepTargets(inter_token_s=spec.inter_token_ms / 1000), line=LineRules(order=spec.order))
+    targets, line = StepTargets(inter_token_s=spec.inter_token_ms / 1000), LineRules(order=spec.order)
+    if spec.engine != "reference":
+        return SchedulerSettings(targets=targets, line=line)
+    targets = replace(targets, prefill_tokens_beside_decode=_WIDE_PREFILL_TOKENS, prefill_tokens_alone=_WIDE_PREFILL_TOKENS)
+    return SchedulerSettings(max_rows=_WIDE_ROWS, targets=targets, line=line)
 
 
 class Replica:
