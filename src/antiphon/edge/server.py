@@ -6,6 +6,7 @@ httptools alone accepts headers of any size and waits for them forever.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import sys
@@ -28,6 +29,7 @@ BODY_SECONDS = 60.0
 KEEP_ALIVE_SECONDS = 75
 DRAIN_SECONDS = 3
 LINGER_SECONDS = 5.0
+_PARTING_POLL_S = 0.005
 _IGNORED_BODY_BYTES = 16 << 20
 _PIECE_BYTES = 8192
 _SWITCH_INTERVAL_S = 0.001
@@ -213,7 +215,6 @@ class HttpServer:
             proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         self._server = Server(self._config)
         self._sockets = [listener]
@@ -235,9 +236,27 @@ class HttpServer:
         self._server.should_exit = True
         ticking.cancel()
         await asyncio.wait((ticking,))
-        await self._server.shutdown(sockets=self._sockets)
-        for connection in tuple(self._server.server_state.connections):
+        for listening in self._server.servers:
+            listening.close()
+        for listener in self._sockets:
+            listener.close()
+        await self._part()
+
+    async def _part(self) -> None:
+        """See connections end by themselves, then end them. uvicorn's own way sleeps a tenth of a second at least."""
+        state = self._server.server_state
+        for connection in tuple(state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody when one ends
+                    await asyncio.sleep(_PARTING_POLL_S)
+        tasks = tuple(state.tasks)
+        for task in tasks:
+            task.cancel()
+        for connection in tuple(state.connections):
             connection.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
 
 

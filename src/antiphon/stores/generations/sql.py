@@ -51,7 +51,26 @@ _select_named = Prepared(
     sa.select(generations).where(generations.c.tenant_id == sa.bindparam("tenant_id"), generations.c.id == sa.bindparam("id"))
 )
 _select_tenant = Prepared(sa.select(generations.c.tenant_id).where(generations.c.id == sa.bindparam("id")), across="tenant_of_generation")
+
+
+def _due(now_ms: Value | sa.BindParameter[int]) -> sa.ColumnElement[bool]:
+    ended = sa.or_(generations.c.lease_until.is_(None), generations.c.lease_until <= now_ms)
+    return sa.or_(generations.c.status == _QUEUED, sa.and_(generations.c.status == _RUNNING, ended))
+
+
+_take = Prepared(
+    generations.update()
+    .where(
+        generations.c.tenant_id == sa.bindparam("key_tenant_id"), generations.c.id == sa.bindparam("key_id"), _due(sa.bindparam("now_ms"))
+    )
+    .values(status=_RUNNING, epoch=generations.c.epoch + 1, lease_until=sa.bindparam("until_ms"))
+)
 _held = (generations.c.epoch == sa.bindparam("key_epoch"), generations.c.status == sa.literal_column(f"'{_RUNNING}'"))
+_select_wish = Prepared(
+    sa.select(generations.c.cancel_requested_at).where(
+        generations.c.tenant_id == sa.bindparam("tenant_id"), generations.c.id == sa.bindparam("id")
+    )
+)
 _update_held_row = PreparedUpdate(generations, "tenant_id", "id", extra=_held)
 _end = PreparedUpdate(generations, "tenant_id", "id", extra=(generations.c.epoch == sa.bindparam("key_epoch"), _IS_OPEN))
 _select_place = Prepared(
@@ -72,7 +91,7 @@ _drop_expired = Prepared(
 _insert_answer = Prepared(idempotency.insert())
 
 
-_now = sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86_400_000.0, sa.BigInteger))
+_now = Prepared(sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86_400_000.0, sa.BigInteger)), across="now")
 """SQLite's clock, in milliseconds since 1970."""
 
 
@@ -83,7 +102,7 @@ class SqlGenerations:
         self._db = db
 
     async def now(self) -> datetime:
-        return await self._db.read(lambda tx: from_ms(tx.execute(across_tenants(_now, "now")).scalar_one()))
+        return await self._db.read(lambda tx: from_ms(_now.run(tx, {}).scalar_one()))
 
     async def find_replay(self, idempotency: IdempotencyKey, *, now: datetime) -> Accepted | None:
         return await self._db.read(lambda tx: _select_replay(tx, idempotency, now))
@@ -102,20 +121,15 @@ class SqlGenerations:
             tenant_id = _tenant_of(tx, generation_id)
             if tenant_id is None:
                 return None
-            taken = tx.execute(
-                generations.update()
-                .where(*_named(tenant_id, generation_id), _due(now))
-                .values(status=_RUNNING, epoch=generations.c.epoch + 1, lease_until=to_ms(lease_until))
-            )
-            return _select(tx, tenant_id, generation_id) if taken.rowcount == 1 else None
+            named = {"key_tenant_id": tenant_id, "key_id": generation_id, "now_ms": to_ms(now), "until_ms": to_ms(lease_until)}
+            return _select(tx, tenant_id, generation_id) if _take.run(tx, named).rowcount == 1 else None
 
         return await self._db.write(take, durable=False)
 
     async def heartbeat(self, generation_id: GenerationId, epoch: int, *, lease_until: datetime) -> bool:
         def extend(tx: sa.Connection) -> bool:
             tenant_id = _update_held(tx, generation_id, epoch, {"lease_until": to_ms(lease_until)})
-            asked = sa.select(generations.c.cancel_requested_at).where(*_named(tenant_id, generation_id))
-            return tx.execute(asked).scalar_one() is not None
+            return _select_wish.run(tx, {"tenant_id": tenant_id, "id": generation_id}).scalar_one() is not None
 
         return await self._db.write(extend, durable=False)
 
@@ -148,7 +162,9 @@ class SqlGenerations:
         return await self._db.write(flag)
 
     async def due(self, *, now: datetime, limit: int) -> tuple[GenerationId, ...]:
-        query = sa.select(generations.c.id).where(_open(), _due(now)).order_by(generations.c.created_at, generations.c.id).limit(limit)
+        query = (
+            sa.select(generations.c.id).where(_open(), _due(to_ms(now))).order_by(generations.c.created_at, generations.c.id).limit(limit)
+        )
         return await self._db.read(lambda tx: tuple(tx.execute(across_tenants(query, "due")).scalars()))
 
     async def opened(self, *, limit: int) -> tuple[Generation, ...]:
@@ -310,8 +326,3 @@ def _named(tenant_id: TenantId, generation_id: GenerationId) -> tuple[sa.ColumnE
 
 def _open() -> sa.ColumnElement[bool]:
     return _IS_OPEN
-
-
-def _due(now: datetime) -> sa.ColumnElement[bool]:
-    ended = sa.or_(generations.c.lease_until.is_(None), generations.c.lease_until <= to_ms(now))
-    return sa.or_(generations.c.status == _QUEUED, sa.and_(generations.c.status == _RUNNING, ended))

@@ -28,7 +28,7 @@ from antiphon.stores.sql.backups import Backups
 from antiphon.stores.sql.base import Gone
 from antiphon.stores.sql.checkpoints import LONGEST_LOG_PAGES, Checkpoints
 from antiphon.stores.sql.prepared import open_direct
-from antiphon.stores.sql.write_queue import WriteQueue
+from antiphon.stores.sql.transaction_queue import TransactionQueue
 
 T = TypeVar("T")
 
@@ -64,7 +64,8 @@ class SqliteDatabase:
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
         self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         self._engines: _Engines | None = None
-        self._writes = WriteQueue(self._write_thread, self._write)
+        self._writes = TransactionQueue(self._write_thread, self._write)
+        self._reads = TransactionQueue(self._read_threads, self._read, workers=_READERS)
         self._waiting_writes = 0
         self._closed = False
 
@@ -99,7 +100,7 @@ class SqliteDatabase:
         """Run ``fn`` whole or not at all, overlapped by no other writer; on stable storage on return when ``durable``.
 
         Writes that wait together share a transaction, and ``fn`` may run a second time after a first was rolled back (see
-        ``write_queue``), so it changes nothing but the database. A caller that is cancelled leaves it whole: it runs to its end,
+        ``transaction_queue``), so it changes nothing but the database. A caller that is cancelled leaves it whole: it runs to its end,
         or has not begun and never will.
         Raises ``DiskFull`` or ``StoreUnavailable``, with nothing of ``fn`` kept; whatever ``fn`` raises rolls back too.
         """
@@ -116,8 +117,16 @@ class SqliteDatabase:
             self._waiting_writes -= 1
 
     async def read(self, fn: Callable[[sa.Connection], T]) -> T:
-        """Run ``fn`` on one snapshot; readers and the writer do not wait for each other."""
-        return await self._run(self._read_threads, lambda: self._read(fn))
+        """Run ``fn`` on one snapshot, not older than the call; readers and the writer do not wait for each other.
+
+        Reads that wait together share a snapshot, and ``fn`` may run twice. Raises ``StoreUnavailable``, and whatever ``fn`` raises.
+        """
+        try:
+            return await self._reads.put(fn)
+        except RuntimeError as error:
+            if self._closed:
+                raise StoreUnavailable("The store is closed.") from error
+            raise
 
     async def fold(self) -> None:
         """Fold the write-ahead log into the file and empty it; waits for readers, and gives way to them after ``busy_ms``."""
@@ -147,7 +156,7 @@ class SqliteDatabase:
             self._checkpoints.after_commit()
             return outcome
 
-    def _read(self, fn: Callable[[sa.Connection], T]) -> T:
+    def _read(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:  # noqa: ARG002
         with _translated(), self._opened().reader.connect() as connection, connection.begin():
             open_direct(connection)
             return fn(connection)

@@ -107,3 +107,45 @@ async def test_one_cancelled_before_its_group_never_runs(db: SqliteDatabase) -> 
     go.set()
     await asyncio.gather(waiting[0], waiting[2], holding)
     assert await notes(db) == ["0", "2"]
+
+
+async def test_reads_that_wait_share_a_snapshot_and_one_that_fails_harms_no_other(db: SqliteDatabase) -> None:
+    begun, go = threading.Barrier(5), threading.Event()
+    snapshots = 0
+
+    def hold(tx: sa.Connection) -> None:
+        begun.wait(5)
+        assert go.wait(5)
+
+    def count(_connection: object) -> None:
+        nonlocal snapshots
+        snapshots += 1
+
+    def refuse(tx: sa.Connection) -> list[str]:
+        raise StaleEpoch
+
+    holding = [asyncio.create_task(db.read(hold)) for _ in range(4)]
+    await asyncio.to_thread(begun.wait, 5)
+    await db.write(lambda tx: add(tx, "a"))
+    waiting = [asyncio.create_task(notes(db)) for _ in range(40)]
+    await asyncio.sleep(0)
+    event.listen(sa.Engine, "begin", count)
+    try:
+        go.set()
+        assert await asyncio.gather(*waiting) == [["a"]] * 40
+    finally:
+        event.remove(sa.Engine, "begin", count)
+    await asyncio.gather(*holding)
+    assert snapshots <= 20, "not one for each"
+
+    mixed = [asyncio.create_task(db.read(refuse) if number % 7 == 3 else notes(db)) for number in range(40)]
+    outcomes = await asyncio.gather(*mixed, return_exceptions=True)
+    assert all(isinstance(outcome, StaleEpoch) if number % 7 == 3 else outcome == ["a"] for number, outcome in enumerate(outcomes))
+
+
+async def test_a_read_sees_what_was_written_before_it(db: SqliteDatabase) -> None:
+    async def write_and_look(number: int) -> bool:
+        await db.write(lambda tx: add(tx, str(number)))
+        return str(number) in await notes(db)
+
+    assert all(await asyncio.gather(*(write_and_look(number) for number in range(100))))
