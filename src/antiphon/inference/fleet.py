@@ -13,8 +13,6 @@ from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
 _HEADROOM = {Band.HIGH: 0.0, Band.STANDARD: 0.02, Band.LOW: 0.05, Band.BATCH: 0.2}
 """The part of rows and blocks that a band leaves to higher ones: they find room at once, without pre-empting anybody."""
-_LEAST_LINE, _ROWS_PER_PLACE = 8, 8
-"""A replica's own line is short, one place for so many rows: order, cancels and places are the gateway's."""
 _LOAD_TOKENS = 16
 """What one more row costs a newcomer, in tokens of prefill."""
 
@@ -156,13 +154,9 @@ class ReplicaLedger:
         if load == 0:
             return True
         rows, blocks = self.headroom(room.band)
-        if load + rows >= self._ready.max_rows or self._snapshot.waiting + len(self._credit) >= self._most_waiting:
+        if load + rows >= self._ready.max_rows or self._snapshot.waiting + len(self._credit) >= self._ready.most_waiting:
             return False
         return self._blocks(room.tokens) + blocks <= self.free_blocks
-
-    @property
-    def _most_waiting(self) -> int:
-        return 0 if self._ready is None else max(_LEAST_LINE, self._ready.max_rows // _ROWS_PER_PLACE)
 
     def _blocks(self, tokens: int) -> int:
         if self._ready is None:

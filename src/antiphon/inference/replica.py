@@ -35,6 +35,8 @@ from antiphon.inference.wire import (
 log = structlog.get_logger(__name__)
 
 _MOST_EMPTY_PLANS = 100
+_SHORT_PROMPT_TOKENS = 64
+"""As many requests may wait here as have such prompts that one step computes them."""
 _WIDE_ROWS = 256
 _WIDE_PREFILL_TOKENS = 4096
 """Of an engine whose step, as a GPU's, takes as long with many sequences as with few."""
@@ -62,6 +64,7 @@ class Replica:
         self._clock = clock
         self._scheduler = Scheduler(executor.shape, settings)
         self._max_rows = settings.max_rows
+        self._most_waiting = settings.targets.prefill_tokens_beside_decode // _SHORT_PROMPT_TOKENS
         self._texts: dict[int, TextStream] = {}
         self._out: list[SequenceFrame] = []
         self._last_handle = 0
@@ -78,6 +81,7 @@ class Replica:
                 shape=self._executor.shape,
                 context_tokens=self._scheduler.context_tokens,
                 max_rows=self._max_rows,
+                most_waiting=self._most_waiting,
             )
         )
         self._send(None)

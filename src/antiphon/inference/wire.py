@@ -125,12 +125,17 @@ class StepTimes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaReady(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """The first frame: the model is loaded. ``context_tokens`` is what a prompt and its answer can use together."""
+    """The first frame: the model is loaded. ``context_tokens`` is what a prompt and its answer can use together.
+
+    ``most_waiting`` requests may wait there for their first step: its own line is short, since order, cancels and places are the
+    gateway's.
+    """
 
     pid: int
     shape: ExecutorShape
     context_tokens: int
     max_rows: int
+    most_waiting: int = 8
 
 
 class StepFrame(msgspec.Struct, frozen=True, array_like=True, tag="w"):
