@@ -235,5 +235,7 @@ async def test_feedback_is_for_answers_and_may_be_replaced(scene: Scene) -> None
     now = scene.clock.now()
     for feedback in (Feedback(1), Feedback(-1, ("wrong", "rude"), "no"), Feedback(0), Feedback(0)):
         await scene.conversations.put_feedback(owner, turn.message_id, feedback, now=now)
+        page = await scene.conversations.path(owner, head.id, leaf=None, limit=9, before=None)
+        assert dict(page.ratings) == ({turn.message_id: feedback.rating} if feedback.rating else {})
     with pytest.raises(InvalidRequest):
         await scene.conversations.put_feedback(owner, turn.user_message_id or MessageId(""), Feedback(1), now=now)

@@ -247,6 +247,8 @@ async def test_branches(ada: Person) -> None:
     assert path["siblings"][first["message_id"]] == [first["message_id"], again["message_id"]]
     assert [message["content"] for message in path["data"]][:1] == ["one"]
     assert (await ada.http.put(f"/v1/messages/{first['message_id']}/feedback", json={"rating": -1})).status_code == 204
+    path = (await ada.http.get(f"/v1/conversations/{conversation}/messages", params={"leaf": first["message_id"]})).json()
+    assert [message["rating"] for message in path["data"]] == [None, -1]
 
 
 async def test_continue(ada: Person) -> None:

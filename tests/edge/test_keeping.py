@@ -105,6 +105,19 @@ async def test_the_operator_sees_feedback_audit_and_retention(site: Site) -> Non
         assert (await member.http.get(f"/v1/admin/{path}")).status_code == 403
 
 
+async def test_the_operator_sees_plans_and_everybodys_keys(site: Site) -> None:
+    boss = await site.person("boss of keys", role=UserRole.ADMIN)
+    plans = {plan["name"]: plan for plan in (await boss.http.get("/v1/admin/plans")).json()["data"]}
+    assert plans["free"]["priority"] == "standard"
+    assert plans["free"]["tokens_per_minute"] > 0
+    made = (await boss.http.post("/v1/keys", json={"name": "for a script", "scopes": ["chat"]})).json()
+    keys = {key["id"]: key for key in (await boss.http.get("/v1/admin/keys")).json()["data"]}
+    assert (keys[made["id"]]["name"], keys[made["id"]]["scopes"]) == ("for a script", ["chat"])
+    assert made["key"] not in str(keys)
+    assert (await boss.http.delete(f"/v1/keys/{made['id']}")).status_code == 204
+    assert made["id"] not in str((await boss.http.get("/v1/admin/keys")).json())
+
+
 async def test_who_leaves_takes_everything_along(site: Site) -> None:
     person = await site.person("leaver")
     conversation = await person.conversation()

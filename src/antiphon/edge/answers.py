@@ -130,6 +130,7 @@ class MessageAnswer:
     error: ErrorAnswer | None
     reasoning: str | None
     context: ContextAnswer | None
+    rating: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +304,8 @@ def conversation_answer(conversation: Conversation) -> ConversationAnswer:
     )
 
 
-def message_answer(message: Message) -> MessageAnswer:
+def message_answer(message: Message, rating: int | None) -> MessageAnswer:
+    """``rating``: the caller's own."""
     return MessageAnswer(
         id=message.id,
         conversation_id=message.conversation_id,
@@ -323,6 +325,7 @@ def message_answer(message: Message) -> MessageAnswer:
         error=error_answer(message.error),
         reasoning=message.reasoning or None,
         context=_context_answer(message),
+        rating=rating,
     )
 
 
@@ -333,7 +336,7 @@ def _context_answer(message: Message) -> ContextAnswer | None:
 
 def path_answer(page: PathPage) -> PathAnswer:
     return PathAnswer(
-        data=[message_answer(message) for message in page.messages],
+        data=[message_answer(message, page.ratings.get(message.id)) for message in page.messages],
         siblings={str(message_id): [str(sibling) for sibling in siblings] for message_id, siblings in page.siblings.items()},
         next=page.next_cursor,
     )

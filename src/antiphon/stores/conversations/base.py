@@ -32,12 +32,14 @@ class ConversationPage:
 class PathPage:
     """Messages root → leaf (the last ``limit`` of them), and the siblings of each, in order of creation.
 
-    ``next_cursor`` is a message id to pass as ``before`` for the messages above, ``None`` at the root.
+    ``next_cursor`` is a message id to pass as ``before`` for the messages above, ``None`` at the root. ``ratings`` are the owner's own,
+    of those messages that have one.
     """
 
     messages: tuple[Message, ...]
     siblings: Mapping[MessageId, tuple[MessageId, ...]]
     next_cursor: MessageId | None
+    ratings: Mapping[MessageId, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,9 @@ class MemoryConversations:
         head = find_conversation(self._state, owner, conversation_id)
         window = tree_of(self._state, conversation_id).window(head, leaf=leaf, limit=limit, before=before)
         messages = tuple(self._state.messages[message_id] for message_id in window.message_ids)
-        return PathPage(messages, window.siblings, window.next_cursor)
+        given = {message.id: self._state.feedback.get((owner.user_id, message.id)) for message in messages}
+        ratings = {message_id: stored.feedback.rating for message_id, stored in given.items() if stored is not None}
+        return PathPage(messages, window.siblings, window.next_cursor, ratings)
 
     async def branch(self, owner: Owner, conversation_id: ConversationId, leaf: MessageId, *, last: int) -> tuple[Message, ...]:
         find_conversation(self._state, owner, conversation_id)

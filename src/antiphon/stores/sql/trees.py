@@ -16,7 +16,7 @@ from antiphon.stores.conversations.tree import ConversationTree
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import changed_values
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate, matching
-from antiphon.stores.sql.tables import conversations, generations, messages, shares
+from antiphon.stores.sql.tables import conversations, feedback, generations, messages, shares
 
 _IDS_PER_STATEMENT = 500
 _WHOLE_PATH = 2**31
@@ -141,7 +141,14 @@ def select_page(
         page,
         {message.id: siblings[message.parent_id] for message in page},
         page[0].id if page and len(page) < len(path) else None,
+        _select_ratings(tx, owner, [message.id for message in page]),
     )
+
+
+def _select_ratings(tx: sa.Connection, owner: Owner, message_ids: Sequence[MessageId]) -> dict[MessageId, int]:
+    ours = (feedback.c.tenant_id == owner.tenant_id, feedback.c.user_id == owner.user_id)
+    query = sa.select(feedback.c.message_id, feedback.c.rating).where(*ours, feedback.c.message_id.in_(message_ids))
+    return {row.message_id: row.rating for row in tx.execute(query)} if message_ids else {}
 
 
 def _select_siblings(
