@@ -25,6 +25,16 @@ context_tokens = 4096
 blocks = 2048
 """
 
+SLOW = """
+[[pools]]
+name = "slow"
+model = "reference-slow"
+engine = "reference"
+output_tokens_per_s = 14
+context_tokens = 4096
+blocks = 2048
+"""
+
 ECHO = """
 [[pools]]
 name = "echo"
@@ -54,8 +64,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    config = reference_config(output_tokens_per_s=50, extra=NASTY + ECHO).replace(
-        'name = "free"', 'name = "free"\nmodels = ["small", "nasty", "echo"]'
+    config = reference_config(output_tokens_per_s=50, extra=NASTY + SLOW + ECHO).replace(
+        'name = "free"', 'name = "free"\nmodels = ["small", "nasty", "slow", "echo"]'
     )
     # Answers may be as long as a test likes, and a server that has seen none yet expects the longest:
     # neither waiting nor shorter answers in high demand are the subject here.

@@ -30,6 +30,7 @@ def test_send_stream_and_open_again(chat: Chat) -> None:
 
 
 def test_stop_and_continue(chat: Chat) -> None:
+    chat.use("slow")
     chat.send("Go on")
     chat.growing()
     chat.page.get_by_test_id("stop").click()

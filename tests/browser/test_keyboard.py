@@ -37,6 +37,7 @@ def _tab_to(page: Page, wanted: str, *, back: bool = False, most: int = 60) -> N
 
 def test_the_whole_journey_by_keyboard(browser: Browser, server: Server, tmp_path: Path) -> None:
     context = browser.new_context(viewport={"width": 1200, "height": 800}, accept_downloads=True)
+    context.add_init_script("localStorage.setItem('antiphon.model.default', 'slow')")
     page = context.new_page()
     keys = page.keyboard
     page.goto(server.url)

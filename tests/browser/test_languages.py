@@ -56,6 +56,7 @@ def test_every_text_of_the_chat_is_translated(foreign: Chat) -> None:
     assert page.evaluate("getComputedStyle(document.body).direction") == "rtl"
     assert page.locator("#sidebar").bounding_box()["x"] > 600  # type: ignore[index] - it is on the right
     _marked(page)
+    foreign.use("slow")
     foreign.send("hello")
     foreign.growing(5)
     _marked(page)

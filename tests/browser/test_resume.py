@@ -7,6 +7,7 @@ from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.cable import Cable
 from tests.browser.chat import Chat
+from tests.system.served import Server
 
 pytestmark = pytest.mark.browser
 
@@ -55,8 +56,9 @@ def test_a_lost_network_costs_no_character(chat: Chat, context: BrowserContext) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_half_a_minute_without_a_network(chat: Chat, context: BrowserContext) -> None:
-    cable = Cable(chat.server.url)
+def test_half_a_minute_without_a_network(context: BrowserContext, server: Server) -> None:
+    cable = Cable(server.url)
+    chat = Chat(context.new_page(), server)
     chat.page.goto(cable.url)
     chat.send("Go on without me")
     chat.growing(30)
@@ -106,6 +108,7 @@ def test_a_stop_in_one_tab_stops_in_both(chat: Chat, context: BrowserContext) ->
     chat.ask("Before")
     other = Chat(context.new_page(), chat.server)
     other.page.goto(chat.page.url)
+    chat.use("slow")
     chat.send("In both")
     other.growing(10)
     other.page.get_by_test_id("stop").click()

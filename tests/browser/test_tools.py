@@ -8,9 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, expect
 
 from tests.browser.chat import Chat
+from tests.system.served import Server
 
 pytestmark = pytest.mark.browser
 
@@ -161,6 +162,9 @@ def test_a_rating_with_its_reasons_is_kept(chat: Chat) -> None:
     expect(chat.page.get_by_test_id("reasons")).to_have_count(0)
     kept = chat.server.person().http.get("/v1/admin/feedback").json()["data"][0]
     assert (kept["rating"], kept["reasons"], kept["comment"]) == (-1, ["too_long"], "Much too long")
+    chat.page.reload()
+    expect(chat.answer.get_by_test_id("thumb-down")).to_have_attribute("aria-pressed", "true")
+    expect(chat.answer.get_by_test_id("thumb-up")).to_have_attribute("aria-pressed", "false")
 
 
 def test_regenerate_with_another_model(chat: Chat) -> None:
@@ -215,6 +219,85 @@ def test_formulas_diagrams_tables_and_pictures(chat: Chat, context: BrowserConte
     assert page.evaluate("navigator.clipboard.readText()") == "const a = 1;"
     assert page.locator(".prose img").count() == 0
     expect(page.get_by_role("button", name="Load picture “tree” from pictures.invalid")).to_be_visible()
+
+
+def test_a_password_is_set_and_other_browsers_are_signed_out(browser: Browser, server: Server) -> None:
+    server.command("users", "create", "robin")
+    first, second = browser.new_context(), browser.new_context()
+    pages = [context.new_page() for context in (first, second)]
+    for page in pages:
+        page.goto(server.command("link", "--user", "robin"))
+        expect(page.get_by_test_id("composer")).to_be_visible()
+    chat = Chat(pages[0], server)
+    _open_settings(chat, "Account")
+    sessions = chat.page.get_by_test_id("sessions")
+    expect(sessions.get_by_text("Chrome · Linux")).to_have_count(2)
+    sessions.get_by_role("button", name="Sign out").click()
+    expect(sessions.get_by_role("button", name="Sign out")).to_have_count(0)
+    pages[1].reload()
+    expect(pages[1].get_by_label("Sign-in link")).to_be_visible()
+    tries = (
+        ("", "short", "Use at least 8 characters."),
+        ("", "four quiet zeppelins", "Password set."),
+        ("wrong", "four loud zeppelins", "This is not your current password."),
+    )
+    for before, after, told in tries:
+        chat.page.get_by_role("button", name="Change").click()
+        chat.page.get_by_label("Current password").fill(before)
+        chat.page.get_by_label("New password").fill(after)
+        chat.page.get_by_role("button", name="Save").click()
+        expect(chat.page.get_by_text(told, exact=True).first).to_be_visible()
+        if chat.page.get_by_label("New password").count():
+            chat.page.get_by_role("button", name="Cancel").click()
+    for context in (first, second):
+        context.close()
+
+
+def test_footnotes(chat: Chat) -> None:
+    chat.use("echo")
+    chat.ask("Redwoods[^1] are tall[^two].\n\n[^1]: the *tallest*\n[^two]: https://example.invalid/trees")
+    expect(chat.answer.get_by_role("button", name="Footnote 1")).to_have_text("1")
+    expect(chat.answer.locator(".footnote")).to_have_text(["1 the tallest", "two https://example.invalid/trees"])
+
+
+def test_what_is_left_of_a_limit_is_in_the_menu(chat: Chat) -> None:
+    chat.page.get_by_role("button", name="Account").click()
+    chat.page.get_by_role("menuitem", name=re.compile("Usage")).click()
+    expect(chat.page.get_by_role("tab", name="Usage")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_menu_closes_by_its_own_button(chat: Chat) -> None:
+    account = chat.page.get_by_role("button", name="Account")
+    for shown in (1, 0, 1, 0):
+        account.click()
+        expect(chat.page.get_by_role("menu", name="Account")).to_have_count(shown)
+    account.click()
+    chat.page.keyboard.press("Escape")
+    expect(account).to_be_focused()
+
+
+def test_the_operator_invites_and_keeps_out(chat: Chat, browser: Browser) -> None:
+    page = chat.page
+    page.goto(f"{chat.server.url}/operator")
+    page.get_by_test_id("people").locator("summary").click()
+    page.get_by_label("Name of the new person").fill("kim")
+    page.get_by_role("button", name="Invite").click()
+    link = page.get_by_test_id("invitation").get_by_label("Sign-in link").input_value()
+    kim = page.get_by_test_id("person").filter(has_text="kim")
+    kim.get_by_label("Role: kim").select_option("admin")
+    expect(kim.get_by_label("Role: kim")).to_have_value("admin")
+    guest = browser.new_context().new_page()
+    guest.goto(link)
+    expect(guest.get_by_role("button", name="Account: kim")).to_be_visible()
+    kim.get_by_role("button", name="Keep out").click()
+    expect(kim.get_by_role("button", name="Let in again")).to_be_visible()
+    guest.reload()
+    expect(guest.get_by_label("Sign-in link")).to_be_visible()
+    guest.context.close()
+    for name in ("Plans", "API keys", "This month", "Audit"):
+        page.locator("summary").filter(has_text=name).click()
+    expect(page.get_by_role("cell", name="user.invite")).not_to_have_count(0)
+    expect(page.get_by_role("row", name=re.compile("free.*standard"))).to_be_visible()
 
 
 def test_the_operator_sees_pools(chat: Chat) -> None:

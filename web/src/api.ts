@@ -45,6 +45,8 @@ export interface Message {
   reasoning?: string | null;
   /** What of the conversation the model was not given whole. */
   context?: ReadContext | null;
+  /** The reader's own. */
+  rating?: 1 | -1 | null;
 }
 
 export interface ReadContext {
@@ -128,6 +130,16 @@ export interface ApiKey {
   revoked_at: string | null;
 }
 
+export interface SessionInfo {
+  id: string;
+  /** What the browser says of itself. */
+  agent: string;
+  created_at: string;
+  expires_at: string;
+  /** The one that asks. */
+  current: boolean;
+}
+
 export interface ImportReport {
   conversations: { source_id: string; status: "imported" | "skipped" | "failed"; id: string | null; messages: number; reason: string | null }[];
   imported: number;
@@ -163,10 +175,19 @@ export interface Prompt {
   omitted: unknown[];
 }
 
+/** Whole numbers; a budget's are decimal strings. */
+export interface Limit {
+  name: string;
+  model?: string | null;
+  limit: number | string;
+  used: number | string;
+  remaining: number | string;
+  resets_at: string | null;
+}
+
 export interface Usage {
   plan: string;
-  /** Whole numbers; a budget's are decimal strings. */
-  limits: { name: string; model?: string | null; limit: number | string; used: number | string; remaining: number | string; resets_at: string | null }[];
+  limits: Limit[];
   today?: { messages: number; tokens: number; cost: string | null };
   month?: { messages: number; tokens: number; cost: string | null };
 }
@@ -300,6 +321,9 @@ export const api = {
   keys: () => call<{ data: ApiKey[] }>("GET", "/v1/keys"),
   createKey: (name: string) => call<ApiKey & { key: string }>("POST", "/v1/keys", { body: { name } }),
   revokeKey: (id: string) => call<void>("DELETE", `/v1/keys/${part(id)}`),
+  sessions: () => call<{ data: SessionInfo[] }>("GET", "/v1/me/sessions"),
+  endSession: (id: string) => call<void>("DELETE", `/v1/me/sessions/${part(id)}`, { body: {} }),
+  setPassword: (password: string, current: string) => call<void>("PUT", "/v1/me/password", { body: { password, ...(current ? { current_password: current } : {}) } }),
   endAccount: () => call<void>("DELETE", "/v1/me", { body: {} }),
   usage: () => call<Usage>("GET", "/v1/usage"),
 

@@ -16,6 +16,7 @@ export const CORPUS: readonly string[] = [
   "- [x] done\n- [ ] open\n  continued\n\n* other list\n+ third kind\n",
   "A [reference][r] that is defined later.\n\nMore text.\n\nEven more.\n\n[r]: https://example.org/r \"title\"\n\nend [r]\n",
   "Footnote-like[^1] text.\n\n[^1]: is kept as text\n\nend\n",
+  "Two[^a] marks[^2], one of them before its note.\n[^a]: a note with `code`\nover two lines\n[^2]: https://example.org\n\nend[^a]\n\n[^open]",
   "日本語の段落。\n\n- 項目\n- もう一つ\n\n👨‍👩‍👧 family\r\n\r\nWindows lines\r\nhere\r\n",
   "line one\\\nhard break  \nspaces break\n\n\\* not a list\n\n1986\\. not a number\n",
   "A table in a list:\n\n- item\n\n  | a | b |\n  |---|---|\n  | 1 | 2 |\n\n- next\n\n  ```js\n  code();\n  ```\n\nend\n",
@@ -30,5 +31,5 @@ export const CORPUS: readonly string[] = [
 /** Pieces that random texts are put together from. */
 export const PIECES: readonly string[] = [
   "word ", "two words", "\n", "\n\n", "\n\n\n", "# ", "## h\n", "- ", "- item\n", "  - nested\n", "1. ", "2. two\n", "> ", "```", "```js\n", "~~~\n", "    code\n", "| a | b |\n", "|---|---|\n", "| 1 | 2 |\n",
-  "---\n", "===\n", "**", "*", "_", "`", "$", "$$", "$$\n", "\\(", "\\)", "\\[", "\\]", "$4 ", "<div>\n", "</div>\n", "<!-- ", "-->", "[a](", "https://example.org)", "![i](", "[r]: /x\n", "\\", "\r\n", "é", "🙂", "\t", " ",
+  "---\n", "===\n", "**", "*", "_", "`", "$", "$$", "$$\n", "\\(", "\\)", "\\[", "\\]", "$4 ", "<div>\n", "</div>\n", "<!-- ", "-->", "[a](", "https://example.org)", "![i](", "[r]: /x\n", "[^1]", "[^1]: note\n", "\\", "\r\n", "é", "🙂", "\t", " ",
 ];

@@ -6,7 +6,7 @@ import { pseudo } from "../src/i18n/pseudo";
 
 const KEYS = Object.keys(en) as (keyof typeof en)[];
 /** Words that are the same in both languages. */
-const SAME = new Set(["chats", "code", "exportOwn", "exportMarkdown", "exportJson", "name", "link", "exportChats", "importChats"]);
+const SAME = new Set(["chats", "code", "exportOwn", "exportMarkdown", "exportJson", "name", "link", "exportChats", "importChats", "user"]);
 
 function told(words: Record<string, unknown>, key: string): string {
   const text = words[key];

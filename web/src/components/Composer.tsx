@@ -269,7 +269,7 @@ export function Composer({ thread }: { thread: Thread }) {
             data-testid="composer"
             rows={1}
             dir="auto"
-            placeholder={t("askAnything")}
+            placeholder={chosenModel.value === null ? t("askAnything") : t("messageTo", chosenModel.value)}
             aria-label={t("message")}
             enterkeyhint={touch.matches ? "enter" : "send"}
             onInput={() => {

@@ -6,6 +6,7 @@ import { splitAttachments } from "../state/attachments";
 import { branchOff } from "../state/branching";
 import type { MessageView } from "../state/message";
 import { models } from "../state/session";
+import { canSpeak, hush, speak, speaking } from "../state/speech";
 import type { Thread } from "../state/thread";
 import { Action, CopyAction } from "./Action";
 import { SentAttachment } from "./Attachments";
@@ -13,7 +14,7 @@ import { Reasons, Thumbs } from "./Feedback";
 import { Icon } from "./Icon";
 import { Info } from "./Info";
 import { Markdown } from "./Markdown";
-import { Menu } from "./Menu";
+import { Menu, type MenuItem } from "./Menu";
 import { Downgraded, Outcome, Waiting } from "./Outcome";
 
 /** The message whose editor is open. */
@@ -113,6 +114,7 @@ export function UserMessage({ view, thread }: MessageProps) {
   const split = useComputed(() => splitAttachments(view.text.value));
   return (
     <article class="message user" data-testid="message" data-message-id={data.id} data-status={data.status} data-role="user" aria-label={t("youSaid")}>
+      <h2 class="visually-hidden">{t("youSaid")}</h2>
       {editing.value === view.key ? (
         <Editor view={view} thread={thread} />
       ) : (
@@ -202,6 +204,14 @@ function Regenerate({ view, thread }: MessageProps) {
   );
 }
 
+/** Reads an answer aloud as it is on the screen, where this machine has a voice. */
+function aloud(view: MessageView): MenuItem[] {
+  if (speaking.value === view.id) return [{ label: t("stopReading"), icon: "speaker", run: hush }];
+  if (!canSpeak()) return [];
+  const shown = () => document.querySelector<HTMLElement>(`[data-message-id="${CSS.escape(view.id)}"] .prose`)?.innerText;
+  return [{ label: t("readAloud"), icon: "speaker", run: () => speak(view.id, shown() ?? view.text.peek()) }];
+}
+
 function AnswerActions({ view, thread, ask }: MessageProps & { ask(open: boolean): void }) {
   const data = view.data.value;
   return (
@@ -213,7 +223,7 @@ function AnswerActions({ view, thread, ask }: MessageProps & { ask(open: boolean
       <Menu
         label={t("moreActions")}
         className="action"
-        items={() => [{ label: t("branchOff"), icon: "branch", testid: "branch-off", run: () => void branchOff(thread, view) }]}
+        items={() => [{ label: t("branchOff"), icon: "branch", testid: "branch-off", run: () => void branchOff(thread, view) }, ...aloud(view)]}
       >
         <Icon name="dots" size={16} />
       </Menu>
@@ -238,6 +248,7 @@ export function AssistantMessage({ view, thread }: MessageProps) {
       aria-busy={streaming}
       tabIndex={streaming ? undefined : -1}
     >
+      <h2 class="visually-hidden">{t("assistantSaid")}</h2>
       <Downgraded view={view} />
       <Thinking view={view} />
       <Markdown text={view.text} live={streaming} />

@@ -84,10 +84,10 @@ export function ModelPicker() {
       label={t("modelNamed", shown.id)}
       className="model-picker"
       panelClass="models"
+      focus="input, [aria-checked=true]"
       opened={() => {
         query.value = "";
         void refreshModels();
-        requestAnimationFrame(() => list.current?.querySelector<HTMLElement>("input, [aria-checked=true]")?.focus({ preventScroll: true }));
       }}
       button={
         <>

@@ -3,7 +3,8 @@ import { useEffect } from "preact/hooks";
 import { t } from "../i18n";
 import { duration, moment, number } from "../i18n/format";
 import { chosenModel } from "../state/session";
-import type { Notice as NoticeData, Thread } from "../state/thread";
+import type { Notice as NoticeData } from "../state/notice";
+import type { Thread } from "../state/thread";
 import { Icon } from "./Icon";
 
 /** Whether the server asked to wait before the same is sent again, and that time is not over. */

@@ -1,16 +1,89 @@
-import { useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { useId, useRef } from "preact/hooks";
+import { useSignal, type Signal } from "@preact/signals";
+import type { ComponentChildren, RefObject } from "preact";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
+
+type Side = "below" | "above";
 
 /** Puts an open popover beside its button, inside the window. */
-export function placeBeside(button: HTMLElement | null, panel: HTMLElement | null, side: "below" | "above"): void {
+function placeBeside(button: HTMLElement | null, panel: HTMLElement, side: Side): void {
   const from = button?.getBoundingClientRect();
-  if (!from || !panel) return;
+  if (!from) return;
   const { offsetWidth: width, offsetHeight: height } = panel;
   const below = side === "below" ? from.bottom + height + 8 < innerHeight || from.top < height : from.top < height + 8;
   const start = document.documentElement.dir === "rtl" ? from.right - width : from.left;
   panel.style.left = `${Math.max(8, Math.min(start, innerWidth - width - 8))}px`;
-  panel.style.top = `${below ? Math.min(from.bottom + 4, innerHeight - height - 8) : Math.max(8, from.top - height - 4)}px`;
+  // Held where it meets the button: what is in it may still grow.
+  panel.style.top = below ? `${Math.min(from.bottom + 4, innerHeight - height - 8)}px` : "auto";
+  panel.style.bottom = below ? "auto" : `${Math.min(innerHeight - from.top + 4, innerHeight - height - 8)}px`;
+}
+
+export interface Opening {
+  readonly open: Signal<boolean>;
+  readonly button: RefObject<HTMLButtonElement | null>;
+  readonly id: string;
+  pressed(event: MouseEvent): void;
+  pointed(): void;
+}
+
+/** What a button and the panel it opens have in common. A closed panel has nothing in the page. */
+export function useOpening(): Opening {
+  const open = useSignal(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const id = useId();
+  const closing = useRef(false);
+  return {
+    open,
+    button,
+    id,
+    // A pointer that goes down anywhere closes the panel; on its own button the press that follows must not open it again.
+    pointed: () => (closing.current = open.peek()),
+    pressed: (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      open.value = !open.peek() && !closing.current;
+      closing.current = false;
+    },
+  };
+}
+
+interface PanelProps {
+  opening: Opening;
+  role: "menu" | "dialog";
+  label: string;
+  className: string;
+  side: Side;
+  /** It is in its place; the focus goes where this says, else to the panel. */
+  shown(panel: HTMLElement): HTMLElement | null;
+  keys?(event: KeyboardEvent, panel: HTMLElement): void;
+  children: ComponentChildren;
+}
+
+/** An open panel in the top layer: Esc and a press elsewhere close it, and the focus goes back. */
+export function Panel({ opening, role, label, className, side, shown, keys, children }: PanelProps) {
+  const panel = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = panel.current;
+    if (!element) return;
+    element.showPopover();
+    placeBeside(opening.button.current, element, side);
+    (shown(element) ?? element).focus({ preventScroll: true });
+    requestAnimationFrame(() => placeBeside(opening.button.current, element, side));
+  }, []);
+  return (
+    <div
+      ref={panel}
+      id={opening.id}
+      class={className}
+      role={role}
+      aria-label={label}
+      tabIndex={-1}
+      popover="auto"
+      onToggle={(event) => event.newState === "closed" && (opening.open.value = false)}
+      onKeyDown={(event) => panel.current && keys?.(event, panel.current)}
+    >
+      {children}
+    </div>
+  );
 }
 
 interface PopoverProps {
@@ -18,35 +91,49 @@ interface PopoverProps {
   className: string;
   button: ComponentChildren;
   panelClass?: string;
-  side?: "below" | "above";
+  side?: Side;
   testid?: string;
   opened?(): void;
+  /** What gets the focus, in CSS. */
+  focus?: string;
   children: ComponentChildren;
 }
 
-/** A button that opens a small panel in the top layer: Esc and a click elsewhere close it. A closed one has nothing in the page. */
-export function Popover({ label, className, button, panelClass = "", side = "below", testid, opened, children }: PopoverProps) {
-  const id = useId();
-  const from = useRef<HTMLButtonElement>(null);
-  const panel = useRef<HTMLDivElement>(null);
-  const shown = useSignal(false);
-  const toggled = (event: { newState: string }) => {
-    shown.value = event.newState === "open";
-    from.current?.setAttribute("aria-expanded", String(shown.value));
-    if (!shown.value) return;
-    opened?.();
-    placeBeside(from.current, panel.current, side);
-    requestAnimationFrame(() => placeBeside(from.current, panel.current, side));
-    panel.current?.focus({ preventScroll: true });
-  };
+/** A button that opens a small panel. */
+export function Popover({ label, className, button, panelClass = "", side = "below", testid, opened, focus, children }: PopoverProps) {
+  const opening = useOpening();
   return (
     <>
-      <button ref={from} type="button" class={className} data-testid={testid} aria-label={label} title={label} aria-haspopup="dialog" aria-expanded="false" aria-controls={id} onClick={() => panel.current?.togglePopover()}>
+      <button
+        ref={opening.button}
+        type="button"
+        class={className}
+        data-testid={testid}
+        aria-label={label}
+        title={label}
+        aria-haspopup="dialog"
+        aria-expanded={opening.open.value}
+        aria-controls={opening.open.value ? opening.id : undefined}
+        onPointerDown={opening.pointed}
+        onClick={opening.pressed}
+      >
         {button}
       </button>
-      <div ref={panel} id={id} class={`menu panel ${panelClass}`} role="dialog" aria-label={label} tabIndex={-1} popover="auto" onBeforeToggle={(event) => event.newState === "open" && (shown.value = true)} onToggle={toggled}>
-        {shown.value && children}
-      </div>
+      {opening.open.value && (
+        <Panel
+          opening={opening}
+          role="dialog"
+          label={label}
+          className={`menu panel ${panelClass}`}
+          side={side}
+          shown={(panel) => {
+            opened?.();
+            return focus ? panel.querySelector<HTMLElement>(focus) : null;
+          }}
+        >
+          {children}
+        </Panel>
+      )}
     </>
   );
 }

@@ -4,6 +4,7 @@ import { folderItems, folders, groups, listLoaded, loadMoreConversations, nextPa
 import { goToOperator, place } from "../state/router";
 import { me, signOut } from "../state/session";
 import { drawerOpen, plainClick, sidebarShown, startNewChat, toggleSidebar } from "../state/sidebar";
+import { fullest, limitName, shareOf, usage, usedOf } from "../state/usage";
 import { openPalette, openSettings } from "../dialogs/open";
 import { helpOpen } from "./Dialog";
 import { Icon, Logo } from "./Icon";
@@ -47,13 +48,16 @@ function Account() {
   const user = me.value;
   if (!user) return null;
   const operator = user.role !== "member" && user.scopes.includes("admin");
+  const limit = fullest(usage.found.value?.limits ?? []);
   return (
     <Menu
       label={t("accountOf", user.name)}
       className="account"
       side="above"
+      opened={() => void usage.read()}
       items={() => [
         { label: t("settings"), icon: "gear", run: () => openSettings() },
+        ...(limit ? [{ label: t("tabUsage"), detail: `${limitName(limit)}: ${usedOf(limit)}`, icon: "clock" as const, share: shareOf(limit), run: () => openSettings("usage") }] : []),
         ...(operator ? [{ label: t("operator"), icon: "gauge" as const, run: goToOperator }] : []),
         { label: t("shortcuts"), icon: "keys", run: () => (helpOpen.value = true) },
         { label: t("signOut"), icon: "out", run: () => void signOut() },

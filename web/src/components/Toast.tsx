@@ -2,12 +2,17 @@ import { t } from "../i18n";
 import { hideToast, pauseToast, resumeToast, toast } from "../state/toast";
 import { Icon } from "./Icon";
 
+/** Above everything, an open dialog too. */
+function raise(element: HTMLElement | null): void {
+  if (element && !element.matches(":popover-open")) element.showPopover();
+}
+
 /** One short notice at a time; the announcer of the page tells it to screen readers. */
 export function Toast() {
   const shown = toast.value;
   if (!shown) return null;
   return (
-    <div key={shown.id} class="toast" data-testid="toast" onMouseEnter={pauseToast} onMouseLeave={resumeToast} onFocusIn={pauseToast} onFocusOut={resumeToast}>
+    <div key={shown.id} ref={raise} popover="manual" class="toast" data-testid="toast" onMouseEnter={pauseToast} onMouseLeave={resumeToast} onFocusIn={pauseToast} onFocusOut={resumeToast}>
       <span>{shown.text}</span>
       {shown.action && (
         <button

@@ -2,7 +2,9 @@ import { effect, signal } from "@preact/signals";
 import { copyText } from "../clipboard";
 import { openPalette } from "../dialogs/open";
 import { t } from "../i18n";
+import { currentTitle } from "../state/conversations";
 import { session } from "../state/session";
+import { settings } from "../state/settings";
 import { startNewChat, toggleSidebar } from "../state/sidebar";
 import { current } from "../state/threads";
 import { showToast } from "../state/toast";
@@ -17,7 +19,7 @@ export function startPage(): void {
   let was = false;
   effect(() => {
     const running = session.value === "in" && current.value.running.value !== null;
-    if (was && !running && document.hidden) finishedHidden.value = true;
+    if (was && !running && document.hidden) finishedBehind();
     was = running;
   });
   effect(() => {
@@ -29,11 +31,21 @@ export function startPage(): void {
   });
 }
 
+function finishedBehind(): void {
+  finishedHidden.value = true;
+  if (!settings.peek().notify || !("Notification" in globalThis) || Notification.permission !== "granted") return;
+  const told = new Notification(currentTitle.peek() ?? "Antiphon", { body: t("answerReady"), icon: "/favicon.svg", tag: "antiphon" });
+  told.onclick = () => {
+    focus();
+    told.close();
+  };
+}
+
 export function shortcuts(event: KeyboardEvent): void {
   if (event.isComposing || event.defaultPrevented || session.value !== "in") return;
   const mod = event.metaKey || event.ctrlKey;
   const composer = document.querySelector<HTMLTextAreaElement>("[data-testid=composer]");
-  if (event.key === "Escape" && !document.querySelector("dialog[open], :popover-open")) {
+  if (event.key === "Escape" && !document.querySelector("dialog[open], [popover=auto]:popover-open")) {
     if (event.shiftKey) composer?.focus();
     else if (current.value.running.value) current.value.stop();
     else return;

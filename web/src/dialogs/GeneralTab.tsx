@@ -1,6 +1,14 @@
 import { t } from "../i18n";
 import { changeSettings, settings } from "../state/settings";
+import { showToast } from "../state/toast";
 import { Choice, Switch } from "./Line";
+
+/** The browser asks the person first. */
+async function turnNotify(on: boolean): Promise<void> {
+  const granted = !on || (await Notification.requestPermission()) === "granted";
+  if (granted) changeSettings({ notify: on });
+  else showToast(t("notifyRefused"));
+}
 
 export function GeneralTab() {
   const now = settings.value;
@@ -38,6 +46,7 @@ export function GeneralTab() {
         choose={(send) => changeSettings({ send })}
       />
       <Switch name={t("wrapCode")} on={now.wrap} turn={(wrap) => changeSettings({ wrap })} />
+      {"Notification" in globalThis && <Switch name={t("notify")} note={t("notifyNote")} on={now.notify} turn={(on) => void turnNotify(on)} />}
       <Switch name={t("showHint")} on={now.hint} turn={(hint) => changeSettings({ hint })} />
     </>
   );

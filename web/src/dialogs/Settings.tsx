@@ -4,13 +4,14 @@ import { useEffect, useRef } from "preact/hooks";
 import { Icon, type IconName } from "../components/Icon";
 import { Modal } from "../components/Modal";
 import { t, type Key } from "../i18n";
+import { usage } from "../state/usage";
 import { AccountTab } from "./AccountTab";
 import { DataTab } from "./DataTab";
 import { GeneralTab } from "./GeneralTab";
 import { ModelsTab } from "./ModelsTab";
 import { closeDialog, type Tab } from "./open";
 import { personal, PersonalTab } from "./PersonalTab";
-import { usage, UsageTab } from "./UsageTab";
+import { UsageTab } from "./UsageTab";
 
 interface TabEntry {
   tab: Tab;

@@ -107,7 +107,23 @@ function dressPicture(span: HTMLElement): void {
   span.replaceWith(load);
 }
 
+/** A footnote's mark leads to the note, where it is. */
+function dressMark(mark: HTMLElement): void {
+  const label = mark.textContent ?? "";
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "link";
+  made.textContent = label;
+  made.setAttribute("aria-label", t("footnote", label));
+  made.addEventListener("click", () => {
+    const notes = [...(mark.closest(".prose")?.querySelectorAll<HTMLElement>(".footnote") ?? [])];
+    notes.find((note) => note.querySelector("sup")?.textContent === label)?.scrollIntoView({ block: "center" });
+  });
+  mark.replaceChildren(made);
+}
+
 export function dress(root: HTMLElement): void {
+  for (const mark of root.querySelectorAll<HTMLElement>("sup.note-mark")) dressMark(mark);
   for (const block of root.querySelectorAll<HTMLElement>(".code")) dressCode(block);
   for (const block of root.querySelectorAll<HTMLElement>(".code.mermaid")) dressDiagram(block);
   for (const block of root.querySelectorAll<HTMLElement>("div.table")) dressTable(block);

@@ -1,5 +1,6 @@
 import DOMPurify from "dompurify";
 import { Marked, Parser, Renderer, type Token, type Tokens } from "marked";
+import { footnote, footnoteMark } from "./footnotes";
 import { highlight } from "./highlight";
 import { blockMath, inlineMath } from "./math";
 
@@ -88,7 +89,7 @@ export function openCode(token: Token): { language: string; text: string } | und
   return { language: languageOf(code) || "text", text: `${code.text}\n` };
 }
 
-const marked = new Marked({ gfm: true, breaks: true, extensions: [inlineMath, blockMath] });
+const marked = new Marked({ gfm: true, breaks: true, extensions: [inlineMath, blockMath, footnoteMark, footnote] });
 
 /** The options that both the lexer and the parser work with. */
 export const markdownOptions = { ...marked.defaults, renderer: new TextRenderer() };

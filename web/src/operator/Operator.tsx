@@ -1,30 +1,19 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Problem, write } from "../api";
-import { confirmAction } from "../components/Dialog";
 import { Icon } from "../components/Icon";
 import { stateOf } from "../components/ModelPicker";
 import { t } from "../i18n";
 import { measured, number, percent } from "../i18n/format";
 import { allModels, refreshModels } from "../state/session";
 import { sidebarShown, toggleSidebar } from "../state/sidebar";
-import { showToast } from "../state/toast";
 import { Chart } from "./Chart";
 import { fault, pools, series, watchPools, type Pool, type Replica } from "./history";
+import { names, People } from "./People";
 import { Tables } from "./Tables";
 import "../styles/operator.css";
 
 function ReplicaLine({ replica }: { replica: Replica }) {
   const all = replica.blocks.free + replica.blocks.held + replica.blocks.cached;
-  const drain = async () => {
-    if (!(await confirmAction(t("drainTitle"), t("drainText", replica.id), t("drain")))) return;
-    try {
-      await write("POST", `/v1/admin/replicas/${encodeURIComponent(replica.id)}/drain`, {});
-      showToast(t("drainStarted"));
-    } catch (error) {
-      showToast(error instanceof Problem ? error.message : t("changeFailed"));
-    }
-  };
   return (
     <tr>
       <th scope="row">
@@ -37,11 +26,6 @@ function ReplicaLine({ replica }: { replica: Replica }) {
       <td>
         <meter class="blocks" min={0} max={Math.max(1, all)} value={replica.blocks.held + replica.blocks.cached} aria-label={t("blocks")} />
         <small>{t("blocksOf", number(replica.blocks.held), number(replica.blocks.cached), number(replica.blocks.free))}</small>
-      </td>
-      <td>
-        <button type="button" class="button small" onClick={() => void drain()}>
-          {t("drain")}
-        </button>
       </td>
     </tr>
   );
@@ -88,9 +72,6 @@ function PoolCard({ pool }: { pool: Pool }) {
               <th scope="col">{t("waitingChart")}</th>
               <th scope="col">{t("tokensChart")}</th>
               <th scope="col">{t("blocks")}</th>
-              <th scope="col">
-                <span class="visually-hidden">{t("drain")}</span>
-              </th>
             </tr>
           </thead>
           <tbody>
@@ -134,7 +115,8 @@ export function Operator() {
         {pools.value.map((pool) => (
           <PoolCard key={pool.name} pool={pool} />
         ))}
-        <Tables />
+        <People />
+        <Tables names={names.value} />
       </div>
       <div class="visually-hidden" role="status" aria-live="polite" />
     </main>

@@ -42,6 +42,7 @@ export async function branchOff(thread: Thread, view: MessageView): Promise<void
         parent_id: message.parent_id === null ? null : renamed.get(message.parent_id),
         conversation_id: undefined,
         generation_id: undefined,
+        rating: undefined,
       })),
     };
     const file = new Blob([`{"antiphon_export":1}\n${JSON.stringify(copy)}\n`], { type: "application/x-ndjson" });

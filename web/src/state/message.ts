@@ -36,7 +36,7 @@ export class MessageView {
   readonly times = signal<Times | null>(null);
   /** Another model answers than the one that was asked for, and why. */
   readonly downgrade = signal<Downgrade | null>(null);
-  readonly rating = signal<1 | -1 | 0>(0);
+  readonly rating: Signal<1 | -1 | 0>;
 
   constructor(message: Message, siblings: readonly string[], pending = false) {
     this.data = signal(message);
@@ -44,6 +44,7 @@ export class MessageView {
     this.reasoning = signal(message.reasoning ?? "");
     this.siblings = signal(siblings.length > 0 ? siblings : [message.id]);
     this.pending = signal(pending);
+    this.rating = signal(ratingOf(message));
   }
 
   get id(): string {
@@ -58,13 +59,25 @@ export class MessageView {
     this.data.value = { ...this.data.value, ...change };
   }
 
+  /** Nothing is on its way any more. */
+  rest(): void {
+    this.wait.value = null;
+    this.offline.value = false;
+    this.stopping.value = false;
+  }
+
   /** Takes the stored message as it is; the text moves only if it differs. */
   replace(message: Message, siblings: readonly string[]): void {
     this.data.value = message;
     this.text.value = message.content;
     if (message.reasoning) this.reasoning.value = message.reasoning;
+    this.rating.value = ratingOf(message);
     this.siblings.value = siblings.length > 0 ? siblings : [message.id];
   }
+}
+
+function ratingOf(message: Message): 1 | -1 | 0 {
+  return message.rating ?? 0;
 }
 
 function draftMessage(role: "user" | "assistant", content: string, parent: string | null, conversation: string): Message {

@@ -10,12 +10,14 @@ export interface Settings {
   send: "enter" | "mod";
   /** The line under the message field. */
   hint: boolean;
+  /** An answer that ends while the page is hidden is told by a notification. */
+  notify: boolean;
   /** Long lines of code are broken. */
   wrap: boolean;
 }
 
 const KEY = "antiphon.settings";
-const DEFAULTS: Settings = { theme: "system", contrast: "system", language: "system", send: "enter", hint: true, wrap: false };
+const DEFAULTS: Settings = { theme: "system", contrast: "system", language: "system", send: "enter", hint: true, notify: false, wrap: false };
 
 function read(): Settings {
   try {
