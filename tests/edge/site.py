@@ -33,6 +33,7 @@ from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.settings import Timing
 from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.stores.abuse.memory import MemoryAbuseCases
+from antiphon.stores.accounts.base import Accounts
 from antiphon.stores.accounts.memory import MemoryAccounts
 from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.custody.memory import MemoryCustody
@@ -95,13 +96,15 @@ class Site:
         passwords_hasher: PasswordHasher | None = None,
         sign_in_gate: SignInGate | None = None,
         timing: Timing = TIMING,
+        accounts: Accounts | None = None,
+        refusal_seconds: float = 0.0,
     ) -> None:
         self.clock: Clock = SystemClock()
         self.ids = SystemIds()
         self.state = MemoryState()
         self.log: GenerationLog = MemoryLog(self.clock, 900) if log is None else log
         self.telemetry = PrometheusTelemetry()
-        self.accounts = MemoryAccounts(self.state)
+        self.accounts: Accounts = MemoryAccounts(self.state) if accounts is None else accounts
         ports = Ports(
             conversations=MemoryConversations(self.state),
             generations=MemoryGenerations(self.state, self.clock),
@@ -118,7 +121,8 @@ class Site:
             default_output_tokens={"quick": 64, "slow": 64},
         )
         self.runner = Runner(ports)
-        self.passwords = Passwords(self.accounts, sign_in_gate or LocalGate(SignInPace(), self.clock), self.ids, hasher=passwords_hasher)
+        gate = sign_in_gate or LocalGate(SignInPace(), self.clock)
+        self.passwords = Passwords(self.accounts, gate, self.ids, hasher=passwords_hasher, refusal_seconds=refusal_seconds)
         self.background = Background(ports, self.runner.planner, BackgroundSettings())
         self.runner.on_end = self.background.after
         self.services = EdgeServices(

@@ -66,6 +66,14 @@ def guarded(guard: Guard) -> Callable[[Endpoint], Endpoint]:
     return declare
 
 
+def guard_of(route: APIRoute) -> Guard:
+    """Who may call ``route``. Raises ``TypeError`` for an endpoint without ``guarded``."""
+    guard = getattr(route.endpoint, _GUARD, None)
+    if not isinstance(guard, Guard):
+        raise TypeError(f"{route.path}: the endpoint does not declare who may call it")
+    return guard
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request and its answer, as the dispatcher sees them; it travels in the ASGI scope."""
@@ -139,9 +147,7 @@ class GuardedRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        guard = getattr(self.endpoint, _GUARD, None)
-        if not isinstance(guard, Guard):
-            raise TypeError(f"{self.path}: the endpoint does not declare who may call it")
+        guard = guard_of(self)
         for call in (self.endpoint, *_dependencies(self.dependant)):
             if not iscoroutinefunction(call):
                 raise TypeError(f"{self.path}: {call} is not a coroutine function")

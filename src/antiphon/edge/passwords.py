@@ -1,7 +1,8 @@
 """Passwords: hashed with Argon2id (RFC 9106) in a few threads, behind a pace that is kept before anything is hashed.
 
-A name that nobody has costs one hash too. OWASP's parameters (19 MiB, two passes) keep 2 × cores hashes at once below 160 MiB on
-four cores; beyond ``_MOST_WAITING`` the next caller is asked to come back.
+A name that nobody has costs one hash too, and a refusal comes at a set time after its try, which hides what the look-up took. OWASP's
+parameters (19 MiB, two passes) keep 2 × cores hashes at once below 160 MiB on four cores; beyond ``_MOST_WAITING`` the next caller is
+asked to come back.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from antiphon.stores.accounts.base import Accounts
 
 MIN_PASSWORD = 8
 MAX_PASSWORD = 1024
+
+REFUSAL_SECONDS = 0.15
+"""From a try to its refusal, where the machine is not too busy: a few times what a hash takes."""
 
 _MOST_WAITING = 32
 _BUSY_RETRY_MS = 1000
@@ -52,7 +56,16 @@ def encode_password(hasher: PasswordHasher, password: str) -> str:
 class Passwords:
     """Checks and hashes; its threads start with the first password and end with ``close``."""
 
-    def __init__(self, accounts: Accounts, gate: SignInGate, ids: IdSource, *, hasher: PasswordHasher | None = None) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        gate: SignInGate,
+        ids: IdSource,
+        *,
+        hasher: PasswordHasher | None = None,
+        refusal_seconds: float = REFUSAL_SECONDS,
+    ) -> None:
+        self._refusal_seconds = refusal_seconds
         self._accounts = accounts
         self.gate = gate
         self._hasher = new_hasher() if hasher is None else hasher
@@ -64,10 +77,14 @@ class Passwords:
     async def user_of(self, name: str, tenant: str | None, password: str, *, address: str) -> User | None:
         """Whose name and password these are; ``None`` after the same work for nobody's. Raises ``RateLimited``, ``StoreUnavailable``."""
         await self._keep_pace(name, address)
+        due = asyncio.get_running_loop().time() + self._refusal_seconds
         found = await self._accounts.password_of(name, tenant)
         encoded = await self._nobodys() if found is None else found.encoded
         matches = await self._in_thread(lambda: _matches(self._hasher, encoded, password))
-        return found.user if found is not None and matches else None
+        if found is not None and matches:
+            return found.user
+        await asyncio.sleep(due - asyncio.get_running_loop().time())
+        return None
 
     async def matches(self, user: User, password: str, *, address: str) -> bool:
         """Whether it is the user's password. Raises ``RateLimited``, ``StoreUnavailable``."""

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from antiphon.core.errors import Forbidden
 from antiphon.edge.access import SIGNED_IN, Caller, GuardedRoute, Services, app_state, guarded
 from antiphon.edge.answers import MeAnswer, me_answer
+from antiphon.edge.api_document import refuses
 from antiphon.stores.conversations.base import Owner
 
 router = APIRouter(prefix="/v1", tags=["account"], route_class=GuardedRoute)
@@ -20,7 +21,7 @@ async def me(caller: Caller) -> MeAnswer:
     return me_answer(caller)
 
 
-@router.delete("/me", status_code=204)
+@router.delete("/me", status_code=204, responses=refuses(409))
 @guarded(SIGNED_IN)
 async def leave(caller: Caller, request: Request, services: Services) -> Response:
     """End the caller's account, with all conversations, keys and sessions. In a browser's session only: no key may do this."""

@@ -21,6 +21,7 @@ from antiphon.edge.answers import (
     node_answer,
     path_answer,
 )
+from antiphon.edge.api_document import refuses
 from antiphon.edge.paths import Before, ConversationPath, Leaf, PageCursor, PageLimit, message_id
 from antiphon.edge.schemas import MAX_TITLE, ConversationChange, NewConversation
 from antiphon.edge.services import EdgeServices
@@ -39,7 +40,7 @@ Only = Annotated[ConversationFilter, Depends(_only)]
 _ETAG = re.compile(r'"(\d{1,18})"\Z', re.ASCII)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=refuses(409))
 @guarded(CHAT)
 async def create_conversation(
     caller: Caller, services: Services, response: Response, body: NewConversation | None = None
@@ -88,7 +89,7 @@ async def get_conversation(conversation_id: ConversationPath, owner: OwnerOf, se
     return conversation_answer(conversation)
 
 
-@router.patch("/{conversation_id}")
+@router.patch("/{conversation_id}", responses=refuses(409, 412))
 @guarded(CHAT)
 async def change_conversation(
     conversation_id: ConversationPath,

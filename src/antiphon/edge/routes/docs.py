@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from antiphon.edge.access import PUBLIC, GuardedRoute, guarded
+from antiphon.edge.api_document import api_document
 
 router = APIRouter(tags=["docs"], route_class=GuardedRoute)
 
@@ -28,15 +29,7 @@ async def docs(request: Request) -> Response:
 
 
 def _schema(request: Request) -> dict[str, object]:
-    application = cast("FastAPI", request.app)
-    schema = cast("dict[str, object]", application.openapi())
-    components = cast("dict[str, object]", schema.setdefault("components", {}))
-    components["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "An API key, `ak_…`."},
-        "session": {"type": "apiKey", "in": "cookie", "name": "antiphon_session"},
-    }
-    schema["security"] = [{"key": []}, {"session": []}]
-    return schema
+    return api_document(cast("FastAPI", request.app))
 
 
 def _page(schema: dict[str, object]) -> str:

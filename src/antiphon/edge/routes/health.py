@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from antiphon.edge.access import METRICS, PUBLIC, GuardedRoute, Services, guarded
 from antiphon.edge.metrics import CONTENT_TYPE
@@ -33,7 +33,7 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"description": "Not yet, or not any more.", "model": ReadyAnswer}})
 @guarded(PUBLIC)
 async def readyz(services: Services, response: Response) -> ReadyAnswer:
     """200 when turns are taken; 503 until the first model is loaded and from the beginning of a drain."""
@@ -45,7 +45,7 @@ async def readyz(services: Services, response: Response) -> ReadyAnswer:
     return ReadyAnswer(ready, checks)
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 @guarded(METRICS)
 async def metrics(services: Services) -> Response:
     """Prometheus' text format."""

@@ -14,6 +14,7 @@ from antiphon.core.ids import MessageId
 from antiphon.core.tenancy import Principal
 from antiphon.edge.access import CHAT, Caller, Exchange, GuardedRoute, Handoff, OwnerOf, Responses, Services, app_state, guarded
 from antiphon.edge.answers import AcceptedAnswer, accepted_answer
+from antiphon.edge.api_document import refuses
 from antiphon.edge.body import check_text, fingerprint
 from antiphon.edge.paths import ConversationPath, MessagePath, message_id
 from antiphon.edge.rate_headers import rate_headers
@@ -29,6 +30,7 @@ _KEY = re.compile(r"[ -~]{1,255}\Z")
 _ANSWERS: Responses = {
     200: {"description": "The event stream.", "content": {"text/event-stream": {}}},
     202: {"description": "With `Accept: application/json`: the ids.", "model": AcceptedAnswer},
+    **refuses(409, 429),
 }
 
 IdempotencyHeader = Annotated[str | None, Header(alias="Idempotency-Key")]

@@ -10,6 +10,7 @@ from antiphon.core.errors import FieldFault, InvalidRequest, MessageTooLarge
 from antiphon.core.generation import TurnParams
 from antiphon.core.messages import Role
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Handoff, Responses, Services, guarded
+from antiphon.edge.api_document import refuses
 from antiphon.edge.completing import CompletionAnswer
 from antiphon.edge.schemas import MAX_MESSAGE_BYTES, ChatCompletion, ChatMessage
 from antiphon.engines.base import PromptMessage
@@ -18,7 +19,10 @@ from antiphon.orchestrator.completion import CompletionRequest
 router = APIRouter(prefix="/v1/chat/completions", tags=["openai"], route_class=GuardedRoute)
 
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
-_ANSWERS: Responses = {200: {"description": "A completion, or its chunks.", "content": {"application/json": {}, "text/event-stream": {}}}}
+_ANSWERS: Responses = {
+    200: {"description": "A completion, or its chunks.", "content": {"application/json": {}, "text/event-stream": {}}},
+    **refuses(409, 429),
+}
 
 
 @router.post("", response_model=None, responses=_ANSWERS)

@@ -11,6 +11,7 @@ from antiphon.core.clock import rfc3339
 from antiphon.core.errors import FieldFault, Forbidden, InvalidRequest, NotFound
 from antiphon.core.tenancy import Principal
 from antiphon.edge.access import SIGNED_IN, Caller, GuardedRoute, Services, app_state, guarded
+from antiphon.edge.api_document import refuses
 from antiphon.edge.passwords import check_new_password
 from antiphon.edge.paths import SessionPath
 from antiphon.edge.routes.session import address_of
@@ -37,7 +38,7 @@ class SessionsAnswer:
     data: list[SessionAnswer]
 
 
-@router.put("/password", status_code=204)
+@router.put("/password", status_code=204, responses=refuses(429))
 @guarded(SIGNED_IN)
 async def put_password(body: NewPassword, caller: Caller, request: Request, services: Services) -> Response:
     """Set or change the caller's password. Every other session and every link of theirs ends."""

@@ -9,6 +9,7 @@ from antiphon.core.ids import IdKind, MemoryId
 from antiphon.core.prompts import Memory
 from antiphon.edge.access import CHAT, GuardedRoute, OwnerOf, Services, guarded
 from antiphon.edge.answers import InstructionsAnswer, MemoriesAnswer, MemoryAnswer, memory_answer
+from antiphon.edge.api_document import refuses
 from antiphon.edge.paths import MemoryPath
 from antiphon.edge.schemas import MOST_MEMORIES, InstructionsChange, MemoryText
 
@@ -38,7 +39,7 @@ async def get_memory(owner: OwnerOf, services: Services) -> MemoriesAnswer:
     return MemoriesAnswer([memory_answer(memory) for memory in (await services.personal.get(owner)).memories])
 
 
-@router.post("/memory", status_code=201)
+@router.post("/memory", status_code=201, responses=refuses(409))
 @guarded(CHAT)
 async def add_memory(body: MemoryText, owner: OwnerOf, services: Services) -> MemoryAnswer:
     """Remember one thing more."""

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from antiphon.core.errors import FieldFault, InvalidRequest, NotFound, Unauthenticated
 from antiphon.edge.access import PUBLIC, GuardedRoute, Services, app_state, guarded
+from antiphon.edge.api_document import refuses
 from antiphon.edge.auth import SESSION_LIFETIME, header, new_token, token_sha256
 from antiphon.edge.schemas import SignIn
 from antiphon.edge.services import EdgeServices
@@ -19,7 +20,7 @@ _NO_MATCH = "This name and password do not match."
 _MAX_AGENT = 200
 
 
-@router.post("", status_code=204)
+@router.post("", status_code=204, responses=refuses(401, 429))
 @guarded(PUBLIC)
 async def sign_in(body: SignIn, request: Request, services: Services) -> Response:
     """Start a session with a sign-in link, which is burnt, or with a name and its password.

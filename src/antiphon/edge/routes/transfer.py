@@ -11,6 +11,7 @@ from antiphon.core.errors import Forbidden
 from antiphon.core.tenancy import Principal, Scope
 from antiphon.edge.access import CHAT, UPLOAD, Caller, GuardedRoute, Handoff, OwnerOf, Responses, Services, app_state, guarded
 from antiphon.edge.answers import ImportAnswer
+from antiphon.edge.api_document import refuses
 from antiphon.edge.paths import conversation_id as parse_conversation_id
 from antiphon.edge.transferring import Download
 from antiphon.orchestrator.transfer.account import archive_of, person_of
@@ -23,7 +24,10 @@ _MEDIA_TYPES = {
     Format.MARKDOWN: ("text/markdown; charset=utf-8", "antiphon-export.md"),
     Format.JSON: ("application/json", "antiphon-export.json"),
 }
-_EXPORTED: Responses = {200: {"description": "The file, as it is made.", "content": {kind: {} for kind, _ in _MEDIA_TYPES.values()}}}
+_EXPORTED: Responses = {
+    200: {"description": "The file, as it is made.", "content": {kind: {} for kind, _ in _MEDIA_TYPES.values()}},
+    **refuses(404),
+}
 _ARCHIVE: Responses = {200: {"description": "A ZIP, as it is made.", "content": {"application/zip": {}}}}
 _IMPORTED: Responses = {200: {"description": "What became of each conversation.", "model": ImportAnswer}}
 _FORM = {

@@ -12,6 +12,7 @@ from antiphon.core.errors import Conflict, FieldFault, Forbidden, InvalidRequest
 from antiphon.core.ids import IdKind, UserId
 from antiphon.core.tenancy import Principal, User, UserRole, may_manage
 from antiphon.edge.access import ADMIN, Caller, GuardedRoute, Services, app_state, guarded
+from antiphon.edge.api_document import refuses
 from antiphon.edge.auth import new_token
 from antiphon.edge.paths import UserPath
 from antiphon.edge.schemas import Invitation, UserPatch
@@ -54,7 +55,7 @@ async def list_users(caller: Caller, services: Services) -> UsersAnswer:
     return UsersAnswer([_answer(user) for user in await services.accounts.users(caller.tenant_id)])
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=refuses(409))
 @guarded(ADMIN)
 async def invite(body: Invitation, caller: Caller, request: Request, services: Services) -> InvitationAnswer:
     """A new user and the link that lets them in; they set a password once inside."""
@@ -68,7 +69,7 @@ async def invite(body: Invitation, caller: Caller, request: Request, services: S
     return InvitationAnswer(_answer(user), await _link(services, request, user))
 
 
-@router.post("/{user_id}/link", status_code=201)
+@router.post("/{user_id}/link", status_code=201, responses=refuses(409))
 @guarded(ADMIN)
 async def invite_again(user_id: UserPath, caller: Caller, request: Request, services: Services) -> InvitationAnswer:
     """Another link for somebody who lost theirs, or their password."""
@@ -79,7 +80,7 @@ async def invite_again(user_id: UserPath, caller: Caller, request: Request, serv
     return InvitationAnswer(_answer(user), await _link(services, request, user))
 
 
-@router.patch("/{user_id}")
+@router.patch("/{user_id}", responses=refuses(409))
 @guarded(ADMIN)
 async def change_user(user_id: UserPath, body: UserPatch, caller: Caller, request: Request, services: Services) -> UserAnswer:
     """Change role or plan; disable (sessions and streams end within 5 s, keys sleep) or enable again."""
