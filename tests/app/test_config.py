@@ -236,3 +236,23 @@ def test_the_shipped_example_has_two_pools_of_one_model_and_three_plans() -> Non
     assert (free.allows("large", "other"), plus.allows("large", "other"), free.allows("other", "small")) == (False, True, True)
     assert not team.downgrade
     assert plus.caps == (MessageCap("large", 80, 10_800),)
+
+
+def test_providers_and_their_faults(tmp_path: Path) -> None:
+    good = """
+[[providers]]
+name = "work"
+issuer = "https://id.example.com"
+client_id = "antiphon"
+client_secret_env = "OIDC_SECRET"
+domains = ["Example.com", "*"]
+"""
+    (provider,) = load(good, tmp_path).providers
+    assert (provider.label, provider.tenant, provider.domains) == ("work", "home", ("example.com", "*"))
+    bad = good.replace("https://", "http://").replace('"OIDC_SECRET"', '"s3cret-itself"').replace("Example.com", "ada@example.com")
+    found = faults(bad + 'colour = "red"\n', tmp_path)
+    assert found.keys() == {f"providers[0].{key}" for key in ("issuer", "client_secret_env", "domains", "colour")}
+    assert "s3cret" not in str(found)
+    assert faults(good + good, tmp_path) == {"providers.work": "has more than one entry"}
+    with pytest.raises(ConfigErrors, match="OIDC_SECRET"):
+        provider.secret()

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import IdKind, KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Identity, Scope, Tenant, User, UserRole
 from antiphon.stores.accounts.base import Password, Session, UserChange
 from tests.contracts.scene import Scene
 
@@ -234,3 +234,25 @@ async def test_an_owner_is_always_left(scene: Scene) -> None:
     await scene.accounts.change_user(tenant.id, owner.id, UserChange(role=UserRole.MEMBER))
     with pytest.raises(Conflict):
         await scene.accounts.disable_user(second.id)
+
+
+async def test_an_identity_is_one_users_for_ever(scene: Scene) -> None:
+    tenant = await scene.tenant()
+    here, there = Identity("https://one.example", "42"), Identity("https://two.example", "42")
+    ann, bob = scene.new_user(tenant, "ann", UserRole.MEMBER), scene.new_user(tenant, "bob", UserRole.MEMBER)
+    assert await scene.accounts.user_of_identity(here) is None
+    await scene.accounts.create_user_of_identity(ann, here)
+    await scene.accounts.create_user_of_identity(bob, there)
+    assert await scene.accounts.user_of_identity(here) == ann
+    assert await scene.accounts.user_of_identity(there) == bob, "a subject means nothing without its issuer"
+    for new in (scene.new_user(tenant, "eve", UserRole.MEMBER), scene.new_user(tenant, "ann", UserRole.MEMBER)):
+        with pytest.raises(Conflict):
+            await scene.accounts.create_user_of_identity(new, here)
+    with pytest.raises(Conflict):
+        await scene.accounts.create_user_of_identity(scene.new_user(tenant, "ann", UserRole.MEMBER), Identity("https://one.example", "43"))
+    assert await scene.accounts.users(tenant.id) == (ann, bob), "a refused identity leaves no user behind"
+    await scene.accounts.disable_user(ann.id)
+    disabled = await scene.accounts.user_of_identity(here)
+    assert disabled is not None and disabled.disabled, "no second account for somebody who was disabled"
+    await scene.accounts.delete_user(bob.id)
+    assert await scene.accounts.user_of_identity(there) is None

@@ -52,6 +52,9 @@ _COMPLETE: dict[str, object] = {"model": "quick", "max_tokens": 3, "messages": [
 RULES: dict[str, Rule] = {
     "POST /v1/session": Rule(Access.PUBLIC, {"token": "x" * 43}, anonymous=401),
     "DELETE /v1/session": Rule(Access.PUBLIC, anonymous=204),
+    "GET /v1/session/providers": Rule(Access.PUBLIC, anonymous=200),
+    "GET /v1/session/providers/{provider}": Rule(Access.PUBLIC, anonymous=404),
+    "GET /v1/session/providers/{provider}/callback": Rule(Access.PUBLIC, anonymous=404),
     "GET /v1/me": Rule(Access.SIGNED_IN),
     "DELETE /v1/me": Rule(Access.BROWSER, ends=True),
     "PUT /v1/me/password": Rule(Access.BROWSER, {"password": "correct horse battery"}),

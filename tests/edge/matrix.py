@@ -87,7 +87,7 @@ class Matrix:
         here, there = site.tenant, Tenant(TenantId(site.ids.new(IdKind.TENANT)), f"elsewhere {next(self._numbers)}", site.clock.now())
         await site.accounts.create_tenant(there)
         self._victim = await self._someone(here, UserRole.MEMBER)
-        self._things = await self._belongings(self._victim, text=CANARY) | {"user_id": self._victim.user.id}
+        self._things = await self._belongings(self._victim, text=CANARY) | {"user_id": self._victim.user.id, "provider": "none"}
         self._roles = {role.value: await self._someone(here, role) for role in UserRole}
         self._foreign = {
             "other tenant": await self._someone(there, UserRole.OWNER),

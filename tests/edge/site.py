@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.http import EdgeApp, build_app
 from antiphon.edge.listener import open_listener
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.oidc import OidcProviders, ProviderSettings
 from antiphon.edge.passwords import Passwords
 from antiphon.edge.server import HttpServer
 from antiphon.edge.services import EdgeServices, ServerState
@@ -98,6 +100,7 @@ class Site:
         timing: Timing = TIMING,
         accounts: Accounts | None = None,
         refusal_seconds: float = 0.0,
+        providers: Sequence[ProviderSettings] = (),
     ) -> None:
         self.clock: Clock = SystemClock()
         self.ids = SystemIds()
@@ -154,6 +157,7 @@ class Site:
             static_dir=static_dir,
             version="1.2.3",
             state=ServerState(),
+            oidc=OidcProviders(providers, self.clock),
         )
         self.app: EdgeApp = build_app(self.services)
         self.server = HttpServer(self.app, open_listener("127.0.0.1", 0))

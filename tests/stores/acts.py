@@ -11,7 +11,7 @@ from antiphon.core.abuse import Case, CaseState, Signal
 from antiphon.core.ids import ConversationId, IdKind, KeyId, MemoryId, MessageId, ShareId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
 from antiphon.core.prompts import Memory, Preamble, Summary
-from antiphon.core.tenancy import ApiKey, Scope, Tenant, UserRole
+from antiphon.core.tenancy import ApiKey, Identity, Scope, Tenant, UserRole
 from antiphon.stores.abuse.base import AbuseCases
 from antiphon.stores.accounts.base import Accounts, Session, UserChange
 from antiphon.stores.conversations.base import ConversationPatch, Conversations, Feedback, Owner
@@ -33,7 +33,10 @@ LEAVES_ROWS_ALONE = frozenset({"Custody.expire_copies", "Custody.scrub"})
 READS = frozenset(
     {
         *(f"AbuseCases.{name}" for name in ("get", "of_tenant", "open")),
-        *(f"Accounts.{name}" for name in ("key", "keys", "password", "password_of", "session", "sessions", "tenants", "user")),
+        *(
+            f"Accounts.{name}"
+            for name in ("key", "keys", "password", "password_of", "session", "sessions", "tenants", "user", "user_of_identity")
+        ),
         *(f"Accounts.{name}" for name in ("user_by_name", "users")),
         *(f"Conversations.{name}" for name in ("branch", "branch_ids", "folders", "get", "message", "page", "path", "search")),
         *(f"Conversations.{name}" for name in ("texts", "tree")),
@@ -96,7 +99,7 @@ async def _accounts(scene: Scene) -> dict[str, Act]:
     new_tenant = Tenant(tenant.id.replace("tenant_", "tenant_new_"), "new", now)  # type: ignore[arg-type]
     home = Tenant(tenant.id.replace("tenant_", "tenant_home_"), "home", now)  # type: ignore[arg-type]
     boss = scene.new_user(home, "boss", UserRole.OWNER)
-    bob = scene.new_user(tenant, "bob")
+    bob, carl = scene.new_user(tenant, "bob"), scene.new_user(tenant, "carl")
     keys = [ApiKey(KeyId(scene.ids.new(IdKind.KEY)), tenant.id, ann.id, "k", frozenset({Scope.CHAT}), "wxyz", now) for _ in range(3)]
     await accounts.create_key(keys[0], b"key 0")
     await accounts.create_key(keys[1], b"key 1")
@@ -111,6 +114,8 @@ async def _accounts(scene: Scene) -> dict[str, Act]:
         "create_tenant": lambda: accounts.create_tenant(new_tenant),
         "tenants": accounts.tenants,
         "create_user": lambda: accounts.create_user(bob),
+        "create_user_of_identity": lambda: accounts.create_user_of_identity(carl, Identity("https://id", "carl")),
+        "user_of_identity": lambda: accounts.user_of_identity(Identity("https://id", "nobody")),
         "users": lambda: accounts.users(tenant.id),
         "user": lambda: accounts.user(ann.id),
         "user_by_name": lambda: accounts.user_by_name("ann"),

@@ -41,6 +41,7 @@ ACROSS_TENANTS = {
     "retire": "the tenants that keep things for a time only",
     "search_index": "a document's number, made or found under its tenant",
     "session": "a secret",
+    "user_of_identity": "an identity, which says whose it is",
     "share": "a secret",
     "tenant_of_generation": "the tenant behind an id that only runners hold",
     "now": "the store's clock",

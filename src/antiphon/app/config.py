@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 from antiphon.app.money_table import LISTS as MONEY_LISTS
 from antiphon.app.money_table import MoneyConfig, money_of
 from antiphon.app.plan_table import plan_of
+from antiphon.app.provider_table import LISTS as PROVIDER_LISTS
+from antiphon.app.provider_table import ProviderConfig, providers_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
 from antiphon.core.plans import DEFAULT_PLAN, OWNER_PLAN, Plan
@@ -92,6 +94,7 @@ class Config:
     pools: tuple[PoolSpec, ...]
     plans: tuple[Plan, ...]
     money: MoneyConfig
+    providers: tuple[ProviderConfig, ...]
     data_dir: Path
     models_dir: Path
 
@@ -138,6 +141,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
         pools=pools,
         plans=plans,
         money=money,
+        providers=providers_of(raw, faults),
         data_dir=data_dir,
         models_dir=_folder(environ.get("ANTIPHON_MODELS"), _xdg("XDG_CACHE_HOME", ".cache", environ) / "antiphon" / "models"),
     )
@@ -357,7 +361,7 @@ def _tables(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[st
             faults.append((section, "must be a table"))
             values = {}
         tables[section] = Table(section, cast("Mapping[str, object]", values), faults)
-    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS, *MONEY_LISTS))
+    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS, *MONEY_LISTS, *PROVIDER_LISTS))
     return tables
 
 

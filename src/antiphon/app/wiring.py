@@ -15,8 +15,10 @@ from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
 from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
+from antiphon.core.errors import ConfigErrors
 from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.oidc import OidcProviders, ProviderSettings
 from antiphon.edge.passwords import Passwords
 from antiphon.edge.services import EdgeServices, ServerState
 from antiphon.edge.sign_in_gate import LocalGate, SharedGate
@@ -194,10 +196,22 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             static_dir=_STATIC_FOLDER,
             version=__version__,
             state=ServerState(store_takes_writes=WriteProbe(database, clock)),
+            oidc=_oidc(config, clock),
         )
         temporary = Temporary(conversations, MemoryCustody(state))
         upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds, temporary=temporary)
         yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep, accounting=accounting)
+
+
+def _oidc(config: Config, clock: Clock) -> OidcProviders:
+    """Raises ``ConfigErrors``: a provider sends people back to one address, which has to be known."""
+    if config.providers and not config.server.public_url and not is_loopback(config.server.host):
+        raise ConfigErrors([("server.public_url", "providers send people back to this address; it is missing")])
+    settings = (
+        ProviderSettings(one.name, one.label, one.issuer, one.client_id, one.secret(), one.domains, one.tenant, config.default_plan)
+        for one in config.providers
+    )
+    return OidcProviders(tuple(settings), clock)
 
 
 def is_loopback(host: str) -> bool:

@@ -55,6 +55,14 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who somebody is at an identity provider: ``subject`` is unique at its ``issuer`` and never reused there. No name, no address."""
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
     """An API key as it may be shown; the secret itself is shown once, at creation."""
 

@@ -10,6 +10,7 @@ from antiphon.core.clock import Clock
 from antiphon.core.ids import IdSource
 from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.edge.oidc import OidcProviders
 from antiphon.edge.passwords import Passwords
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
@@ -102,3 +103,4 @@ class EdgeServices:
     static_dir: Path
     version: str
     state: ServerState = field(default_factory=ServerState)
+    oidc: OidcProviders = field(default_factory=OidcProviders)

@@ -10,7 +10,7 @@ from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, ShareId, TenantId, UserId
 from antiphon.core.messages import Conversation, Message
 from antiphon.core.prompts import Preamble, Summary
-from antiphon.core.tenancy import ApiKey, Tenant, User
+from antiphon.core.tenancy import ApiKey, Identity, Tenant, User
 from antiphon.stores.conversations.base import Feedback, Owner
 from antiphon.stores.custody.base import AuditEntry
 from antiphon.stores.generations.base import Accepted
@@ -78,6 +78,7 @@ class MemoryState:
     sessions: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
     links: dict[bytes, StoredToken] = field(default_factory=dict[bytes, StoredToken])
     passwords: dict[UserId, str] = field(default_factory=dict[UserId, str])
+    identities: dict[Identity, UserId] = field(default_factory=dict[Identity, UserId])
     keys: dict[KeyId, StoredKey] = field(default_factory=dict[KeyId, StoredKey])
     conversations: dict[ConversationId, Conversation] = field(default_factory=dict[ConversationId, Conversation])
     deleted: dict[ConversationId, datetime] = field(default_factory=dict[ConversationId, datetime])

@@ -20,6 +20,7 @@ from antiphon.edge.routes import (
     oversight,
     own_account,
     personal,
+    providers,
     search,
     session,
     shares,
@@ -32,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
     module.router
     for module in (
         session,
+        providers,
         account,
         own_account,
         personal,

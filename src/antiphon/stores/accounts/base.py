@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from antiphon.core.ids import KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Identity, Tenant, User, UserRole
 
 LAST_OWNER = "The last owner of a server cannot leave it."
 
@@ -66,6 +66,14 @@ class Accounts(Protocol):
         """Raises ``Conflict`` when the tenant has a user of that name, ``NotFound`` for an unknown tenant."""
         ...
 
+    async def create_user_of_identity(self, user: User, identity: Identity) -> None:
+        """In one act: the user, and that ``identity`` is theirs. As ``create_user``; ``Conflict`` for a known identity too."""
+        ...
+
+    async def user_of_identity(self, identity: Identity) -> User | None:
+        """Whose identity it is, disabled or not; ``None`` for an unknown one."""
+        ...
+
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         """Users of a tenant (all tenants for ``None``), oldest first."""
         ...
@@ -88,7 +96,7 @@ class Accounts(Protocol):
         ...
 
     async def delete_user(self, user_id: UserId) -> None:
-        """End an account for good: no sessions, links or keys, no name. Raises ``NotFound``, ``Conflict`` for the last owner.
+        """End an account for good: no sessions, links, keys or identities, no name. Raises ``NotFound``, ``Conflict`` for the last owner.
 
         The row stays, disabled and named by its id, since usage and audit refer to it.
         """

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Identity, Tenant, User, UserRole
 from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.memory import MemoryState, StoredKey, StoredToken
 
@@ -41,6 +41,16 @@ class MemoryAccounts:
         if taken or user.id in self._state.users:
             raise Conflict("There is a user of that name.")
         self._state.users[user.id] = user
+
+    async def create_user_of_identity(self, user: User, identity: Identity) -> None:
+        if identity in self._state.identities:
+            raise Conflict("This identity is known.")
+        await self.create_user(user)
+        self._state.identities[identity] = user.id
+
+    async def user_of_identity(self, identity: Identity) -> User | None:
+        user_id = self._state.identities.get(identity)
+        return None if user_id is None else self._state.users[user_id]
 
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         return _oldest_users(user for user in self._state.users.values() if tenant_id is None or user.tenant_id == tenant_id)
@@ -83,6 +93,7 @@ class MemoryAccounts:
         self._check_owner_is_left(user)
         state.users[user_id] = replace(user, name=user.id, disabled=True)
         state.passwords.pop(user_id, None)
+        state.identities = {identity: one for identity, one in state.identities.items() if one != user_id}
         self._end_entries(user_id, keep=None)
         state.keys = {name: one for name, one in state.keys.items() if one.key.user_id != user_id}
 

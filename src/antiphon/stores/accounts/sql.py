@@ -11,11 +11,11 @@ from sqlalchemy.exc import IntegrityError
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Identity, Tenant, User, UserRole
 from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.sql import rows
 from antiphon.stores.sql.base import Database, across_tenants
-from antiphon.stores.sql.tables import api_keys, links, passwords, sessions, tenants, users
+from antiphon.stores.sql.tables import api_keys, identities, links, passwords, sessions, tenants, users
 
 
 class SqlAccounts:
@@ -44,6 +44,24 @@ class SqlAccounts:
 
     async def create_user(self, user: User) -> None:
         await self._db.write(lambda tx: _insert_user(tx, user))
+
+    async def create_user_of_identity(self, user: User, identity: Identity) -> None:
+        def insert(tx: sa.Connection) -> None:
+            _insert_user(tx, user)
+            values = {"tenant_id": user.tenant_id, "user_id": user.id, "issuer": identity.issuer, "subject": identity.subject}
+            try:
+                tx.execute(identities.insert().values(values))
+            except IntegrityError as error:
+                raise Conflict("This identity is known.") from error
+
+        await self._db.write(insert)
+
+    async def user_of_identity(self, identity: Identity) -> User | None:
+        holder = sa.and_(users.c.tenant_id == identities.c.tenant_id, users.c.id == identities.c.user_id)
+        known = (identities.c.issuer == identity.issuer, identities.c.subject == identity.subject)
+        query = across_tenants(sa.select(users).join(identities, holder).where(*known), "user_of_identity")
+        row = await self._db.read(lambda tx: tx.execute(query).one_or_none())
+        return None if row is None else rows.user_of(row)
 
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         query = sa.select(users).order_by(users.c.created_at, users.c.id)
@@ -77,7 +95,7 @@ class SqlAccounts:
             user = _select_user(tx, user_id)
             _check_owner_is_left(tx, user)
             _end_entries(tx, user, keep=None)
-            for table in (passwords, api_keys):
+            for table in (passwords, identities, api_keys):
                 tx.execute(table.delete().where(table.c.tenant_id == user.tenant_id, table.c.user_id == user.id))
             named = users.update().where(users.c.tenant_id == user.tenant_id, users.c.id == user.id)
             tx.execute(named.values(name=user.id, disabled=1))

@@ -75,6 +75,17 @@ passwords = _table(
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
 )
 
+identities = _table(
+    "identities",
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("issuer", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "user_id", "issuer", "subject"),
+    sa.UniqueConstraint("issuer", "subject", name="identities_subject"),
+    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
+)
+
 api_keys = _table(
     "api_keys",
     sa.Column("tenant_id", sa.Text, nullable=False),
