@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from antiphon.app.money_table import LISTS as MONEY_LISTS
 from antiphon.app.money_table import MoneyConfig, money_of
 from antiphon.app.plan_table import plan_of
-from antiphon.app.provider_table import LISTS as PROVIDER_LISTS
 from antiphon.app.provider_table import ProviderConfig, providers_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
@@ -361,7 +360,7 @@ def _tables(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[st
             faults.append((section, "must be a table"))
             values = {}
         tables[section] = Table(section, cast("Mapping[str, object]", values), faults)
-    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS, *MONEY_LISTS, *PROVIDER_LISTS))
+    faults.extend((key, "unknown section") for key in raw if key not in (*_SECTIONS, *_LISTS, *MONEY_LISTS, "providers"))
     return tables
 
 

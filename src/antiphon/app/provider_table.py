@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from antiphon.app.toml_table import Table
 from antiphon.core.errors import ConfigErrors
 
-LISTS = ("providers",)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
 _DOMAIN = re.compile(r"(\*|[a-z0-9-]+(\.[a-z0-9-]+)+)\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

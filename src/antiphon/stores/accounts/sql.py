@@ -14,8 +14,9 @@ from antiphon.core.ids import KeyId, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Identity, Tenant, User, UserRole
 from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.sql import rows
+from antiphon.stores.sql.account_tables import api_keys, identities, links, passwords, sessions
 from antiphon.stores.sql.base import Database, across_tenants
-from antiphon.stores.sql.tables import api_keys, identities, links, passwords, sessions, tenants, users
+from antiphon.stores.sql.tables import tenants, users
 
 
 class SqlAccounts:

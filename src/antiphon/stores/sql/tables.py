@@ -44,66 +44,6 @@ users = _table(
     sa.ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"]),
 )
 
-sessions = _table(
-    "sessions",
-    sa.Column("token_sha256", sa.LargeBinary, primary_key=True),
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("created_at", _Moment, nullable=False),
-    sa.Column("expires_at", _Moment, nullable=False),
-    sa.Column("agent", sa.Text, nullable=False, server_default=""),
-    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
-)
-sa.Index("sessions_by_user", sessions.c.tenant_id, sessions.c.user_id, sessions.c.expires_at)
-
-links = _table(
-    "links",
-    sa.Column("token_sha256", sa.LargeBinary, primary_key=True),
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("expires_at", _Moment, nullable=False),
-    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
-)
-sa.Index("links_by_user", links.c.tenant_id, links.c.user_id)
-
-passwords = _table(
-    "passwords",
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("encoded", sa.Text, nullable=False),
-    sa.PrimaryKeyConstraint("tenant_id", "user_id"),
-    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
-)
-
-identities = _table(
-    "identities",
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("issuer", sa.Text, nullable=False),
-    sa.Column("subject", sa.Text, nullable=False),
-    sa.PrimaryKeyConstraint("tenant_id", "user_id", "issuer", "subject"),
-    sa.UniqueConstraint("issuer", "subject", name="identities_subject"),
-    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
-)
-
-api_keys = _table(
-    "api_keys",
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("scopes", sa.Text, nullable=False),
-    sa.Column("last4", sa.Text, nullable=False),
-    sa.Column("secret_sha256", sa.LargeBinary, nullable=False),
-    sa.Column("created_at", _Moment, nullable=False),
-    sa.Column("revoked_at", _Moment),
-    sa.PrimaryKeyConstraint("tenant_id", "id"),
-    sa.UniqueConstraint("id", name="api_keys_id"),
-    sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
-)
-
-sa.Index("api_keys_by_secret", api_keys.c.secret_sha256)
-
 conversations = _table(
     "conversations",
     sa.Column("tenant_id", sa.Text, nullable=False),
