@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest
+
+_ANSWER_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,13 @@ class Ask:
     kind: str = "chat"
     weight: float = 1.0
     reserved_tokens_per_s: float = 0.0
+
+    def within(self, context_tokens: int) -> Ask:
+        """The same turn, asked of a model of so many tokens (0: not known): its prompt is trimmed until a quarter is the answer's."""
+        if context_tokens <= 0:
+            return self
+        output_tokens = min(self.output_tokens, max(context_tokens - self.prompt_tokens, context_tokens // _ANSWER_PART))
+        return replace(self, prompt_tokens=min(self.prompt_tokens, context_tokens - output_tokens), output_tokens=output_tokens)
 
 
 @dataclass(frozen=True, slots=True)

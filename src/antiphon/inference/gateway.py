@@ -177,7 +177,8 @@ class Gateway:
                 owner.sticky.give(ask.conversation, self._clock.monotonic())
                 owner.downgrade_count += 1
                 self._telemetry.count(metrics.DOWNGRADES, 1, pool)
-                self._reserve(request_id, self._pool(decision.pool), capped(ask, decision.then), look)
+                smaller = self._pool(decision.pool)
+                self._reserve(request_id, smaller, capped(_as_trimmed(ask, smaller), decision.then), look)
             case _:
                 self._reserve(request_id, owner, capped(ask, decision), look)
         return decision
@@ -246,7 +247,9 @@ class Gateway:
         """The decision, and the look at the pool where it would be served."""
         here, small = owner.look(ask), self._pools.get(owner.runtime.spec.downgrade_to)
         sticky = ask.downgrade and owner.sticky.holds(ask.conversation, self._clock.monotonic(), high=owner.high)
-        there = small.look(ask) if small is not None and ask.downgrade and (sticky or not within_limit(ask, here)) else None
+        there: Look | None = None
+        if small is not None and ask.downgrade and (sticky or not within_limit(ask, here)):
+            there = small.look(_as_trimmed(ask, small))
         decision = decide(ask, here, there, sticky=sticky)
         if isinstance(decision, Shed) and decision.code == "high_demand" and request_id:
             decision = Shed(decision.code, round(1000 * owner.retry_after_s(ask, here, request_id)))
@@ -278,3 +281,8 @@ class Gateway:
         return [pool for pool in pools if pool.name == name] + [
             pool for pool in pools if pool.runtime.spec.model == name and pool.name != name
         ]
+
+
+def _as_trimmed(ask: Ask, smaller: Pool) -> Ask:
+    """What a turn that may be downgraded asks of the smaller pool: whoever asks trims its prompt to the model that answers."""
+    return ask.within(smaller.status().context_tokens)

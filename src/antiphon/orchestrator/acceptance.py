@@ -22,6 +22,7 @@ from antiphon.core.errors import (
     InvalidRequest,
     MessageTooLarge,
     ParentStreaming,
+    PromptTooLong,
     Refused,
 )
 from antiphon.core.generation import TurnParams
@@ -301,9 +302,13 @@ class TurnDesk:
         )
         route = route_of(gateway.accept(generation_id, pool.name, ask), pool)
         if route.pool != pool.name:
-            pool = gateway.resolve(route.pool, ())
-            asked, prompt_tokens = await self._counted(asked, pool)
-            expected = output_tokens(wanted, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)
+            smaller = gateway.resolve(route.pool, ())
+            try:
+                asked, prompt_tokens = await self._counted(asked, smaller)
+                expected = output_tokens(wanted, context_tokens=smaller.context_tokens, prompt_tokens=prompt_tokens)
+            except PromptTooLong:  # for the smaller model alone: whoever was asked for answers, or says when
+                gateway.withdraw(generation_id)
+                route = route_of(gateway.accept(generation_id, pool.name, replace(ask, downgrade=False)), pool)
         most = expected if route.output_tokens is None else min(expected, route.output_tokens)
         return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=most), route
 
