@@ -2,8 +2,8 @@
 
 A pair is a turn's whole demand: tokens and requests of user, key and tenant, concurrency, a message cap and a budget, held in one
 script and reconciled in another. ``empty`` runs through the same client, keys and arguments and returns at once. Two processes of eight
-callers each; then sixty-four callers whose calls wait for nobody (pipelined); then a rate of a thousand a second, from the moment at
-which each was due. ``drift`` compares random steps of many processes with the sequential machine.
+callers each; the same of sixty-four, whose calls travel together (pipelined); both scripts once more through redis-py; then a rate of
+a thousand a second, from the moment at which each was due. ``drift`` compares random steps of many processes with the sequential machine.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import msgspec
 from redis.asyncio import Redis
 
 from antiphon.core.errors import StoreUnavailable
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.limits import Budget, Cap, Concurrency, Granted, Limit, Measure, Outcome, Rate, Reservation
 from antiphon.stores.limits.redis import SCRIPT, RedisLimiter, arguments_of, prefix_of
+from antiphon.stores.limits.redis_link import RedisAddress, RedisLink
 from benchmarks.report import Report, median, options, percentile, progress
 from tests.contracts.drift import drift
 from tests.redis_server import RedisServer
 
 EMPTY = "return 1"
+KINDS = ("real", "empty", "pipelined", "library real", "library empty")
 PROCESSES = 2
 CALLERS = 8
+PIPELINED = 64
 ROUNDS = 4
 
 
@@ -60,7 +63,7 @@ def pair_of(process: int, caller: int, number: int) -> tuple[Reservation, Outcom
     return Reservation(tenant, name, 900, 1000, limits), Outcome(tenant, name, 300, 400, limits)
 
 
-async def real_callers(url: str, process: int, seconds: float) -> Part:
+async def real_callers(url: str, process: int, seconds: float, callers: int = CALLERS) -> Part:
     limiter = RedisLimiter.connect(url)
     end, pairs = time.perf_counter() + seconds, 0
 
@@ -74,14 +77,36 @@ async def real_callers(url: str, process: int, seconds: float) -> Part:
             pairs, number = pairs + 1, number + 1
 
     start = time.perf_counter()
-    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+    await asyncio.gather(*(call(caller) for caller in range(callers)))
     await limiter.close()
     return Part(pairs, time.perf_counter() - start)
 
 
 async def empty_callers(url: str, process: int, seconds: float) -> Part:
-    redis = RedisLimiter.connect(url)._redis
-    sha1 = await redis.script_load(EMPTY)
+    link = RedisLink(RedisAddress.parse(url))
+    sha1 = await link.call("SCRIPT", "LOAD", EMPTY)
+    assert isinstance(sha1, bytes)
+    end, pairs = time.perf_counter() + seconds, 0
+
+    async def call(caller: int) -> None:
+        nonlocal pairs
+        while time.perf_counter() < end:
+            reservation, outcome = pair_of(process, caller, time.time_ns())
+            prefix = prefix_of(reservation.tenant_id)
+            await link.call("EVALSHA", sha1, 1, prefix, "reserve", *arguments_of(reservation))
+            await link.call("EVALSHA", sha1, 1, prefix, "reconcile", *arguments_of(outcome))
+            pairs += 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+    await link.close()
+    return Part(pairs, time.perf_counter() - start)
+
+
+async def library_callers(url: str, process: int, seconds: float, script: str) -> Part:
+    """The same calls through redis-py, each on a connection of its own until it is answered: what a script costs beside a usual client."""
+    redis = Redis.from_url(url)
+    sha1 = await redis.script_load(script)
     end, pairs = time.perf_counter() + seconds, 0
 
     async def call(caller: int) -> None:
@@ -99,41 +124,6 @@ async def empty_callers(url: str, process: int, seconds: float) -> Part:
     return Part(pairs, time.perf_counter() - start)
 
 
-async def pipelined(url: str, process: int, seconds: float) -> Part:
-    """Batches of pairs, each batch's calls written at once; arguments are made before the clock starts."""
-    redis: Redis = RedisLimiter.connect(url)._redis
-    sha1 = await redis.script_load(SCRIPT)
-    batches, size = 40, 64
-    made = []
-    for batch in range(batches):
-        calls = []
-        for at in range(size):
-            reservation, outcome = pair_of(process, at % CALLERS, time.time_ns() + batch * size + at)
-            prefix = prefix_of(reservation.tenant_id)
-            calls.append((prefix, "reserve", *arguments_of(reservation)))
-            calls.append((prefix, "reconcile", *arguments_of(outcome)))
-        made.append(b"".join(_command(b"EVALSHA", sha1, 1, *call) for call in calls))
-    connection = await redis.connection_pool.get_connection()
-    start, pairs = time.perf_counter(), 0
-    for batch_bytes in made:
-        await connection.send_packed_command([batch_bytes], check_health=False)
-        for _ in range(2 * size):
-            answer = await connection.read_response()
-            assert msgspec.msgpack.decode(answer)[0] == 1
-        pairs += size
-        if time.perf_counter() - start > seconds:
-            break
-    took = time.perf_counter() - start
-    await connection.disconnect()
-    await redis.aclose()
-    return Part(pairs, took)
-
-
-def _command(*words: object) -> bytes:
-    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
-
-
 async def offered(url: str, rate: int, seconds: float) -> list[float]:
     """Milliseconds from when each pair was due until its end, at ``rate`` pairs a second."""
     limiter = RedisLimiter.connect(url)
@@ -146,7 +136,7 @@ async def offered(url: str, rate: int, seconds: float) -> list[float]:
             await limiter.reconcile(outcome)
         took.append(1000 * (time.perf_counter() - due))
 
-    await asyncio.gather(*(one(number, time.perf_counter()) for number in range(64)))  # connections are opened
+    await asyncio.gather(*(one(number, time.perf_counter()) for number in range(64)))  # the connection is opened
     took.clear()
     start, tasks = time.perf_counter(), []
     for number in range(int(rate * seconds)):
@@ -166,9 +156,15 @@ def run_part(kind: str, url: str, process: int, seconds: float) -> Part:
     import uvloop
 
     gc.freeze()
-    measure = {"real": real_callers, "empty": empty_callers, "pipelined": pipelined}[kind]
+    measures = {
+        "real": real_callers,
+        "empty": empty_callers,
+        "pipelined": partial(real_callers, callers=PIPELINED),
+        "library real": partial(library_callers, script=SCRIPT),
+        "library empty": partial(library_callers, script=EMPTY),
+    }
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(measure(url, process, seconds))
+        return runner.run(measures[kind](url, process, seconds))
 
 
 def main() -> None:
@@ -186,21 +182,22 @@ def main() -> None:
 
 
 def measure(report: Report, url: str, *, seconds: float, quick: bool) -> None:
-    found: dict[str, list[float]] = {"real": [], "empty": [], "pipelined": []}
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         for number in range(ROUNDS):
-            order = ("real", "empty", "pipelined") if number % 2 == 0 else ("pipelined", "empty", "real")
-            for kind in order:
+            for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
                 parts = pool.starmap(run_part, [(kind, url, process, seconds) for process in range(PROCESSES)])
                 found[kind].append(sum(part.pairs / part.seconds for part in parts))
                 report.n += sum(part.pairs for part in parts)
                 progress(f"{kind}: {found[kind][-1]:.0f} pairs/s")
-    report.results["pairs_per_s"] = round(median(found["real"]))
-    report.results["empty_pairs_per_s"] = round(median(found["empty"]))
-    report.results["pairs_per_s_pipelined"] = round(median(found["pipelined"]))
-    report.ratios["pairs_vs_empty_scripts"] = round(
-        median([real / empty for real, empty in zip(found["real"], found["empty"], strict=True)]), 3
-    )
+    for kind, rates in found.items():
+        name = {"real": "pairs_per_s", "pipelined": "pairs_per_s_pipelined"}.get(kind, f"{kind.replace(' ', '_')}_pairs_per_s")
+        report.results[name] = round(median(rates))
+    for name, real, empty in (
+        ("pairs_vs_empty_scripts", "real", "empty"),
+        ("pairs_vs_empty_scripts_redis_py", "library real", "library empty"),
+    ):
+        report.ratios[name] = round(median([one / other for one, other in zip(found[real], found[empty], strict=True)]), 3)
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -2,50 +2,41 @@
 -- slot. ARGV: step, generation, tokens, cost, 1|0 (it counts), what is left of the budgets' period in ms, limits in MessagePack, four
 -- values each:
 --   T subject per_minute 0 (tokens)   R subject per_minute 0 (requests)   C subject most 0   M key most window_ms   B subject most period
--- A step costs its commands, its tables and its conversions, so there are few. A subject's debts, running generations and money are one
--- value, the tenant's own beside its clock; a reservation keeps its limits as they came. Caps are sorted sets: they may hold many.
+-- A step costs its commands, its tables, its functions and its conversions, so there are few of each. A subject's debts, running
+-- generations and money are one value, the tenant's own beside its clock; a reservation keeps its limits as they came. Caps are sorted
+-- sets: they may hold many. What nearly every step does is written out where it is done; what is rare has functions, made when needed.
 local prefix, step, generation, packed_limits = KEYS[1], ARGV[1], ARGV[2], ARGV[7]
-local tokens, cost, counts, left = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6] or 0)
-local PARTS, HOLD, ASK_AGAIN, DAY = 60000, 30000, 1000, 86400000
-local REMEMBERED, A_DAY, FORTY_DAYS, AT_ONCE, DONE = '3600000', '86400000', '3456000000', '32', '1'
-local TOKENS, REQUESTS, UNTIL, RUNNING, MONEY = 1, 3, 5, 6, 7  -- places in a record; a debt is two numbers: parts, at
-local call, ceil, max, min, sub, format = redis.call, math.ceil, math.max, math.min, string.sub, string.format
-local pack, unpacked = struct.pack, struct.unpack
-local OPEN, STATE, GENERATION = prefix .. 'open', prefix .. 'state', prefix .. 'gen:' .. generation
+local PARTS, HOLD, DAY, DONE = 60000, 30000, 86400000, '1'
+local RECORD = '<dddddI4c0I4c0'  -- tokens owed, at, requests owed, at, kept until, running generations, money; a debt is in parts
+local call, ceil, pack, unpacked = redis.call, math.ceil, struct.pack, struct.unpack
+local STATE, GENERATION = prefix .. 'state', prefix .. 'gen:' .. generation
 local limits = packed_limits and cmsgpack.unpack(packed_limits) or {}
-
-local function record_from(packed, at)
-  if not packed then return { 0, 0, 0, 0, 0, '', '' } end
-  local tokens_owed, tokens_at, requests_owed, requests_at, until_ms, size, rest = unpacked('<dddddI4', packed, at)
-  return { tokens_owed, tokens_at, requests_owed, requests_at, until_ms, sub(packed, rest, rest + size - 1), sub(packed, rest + size) }
-end
-
-local function packed_from(record)
-  return pack('<dddddI4', record[1], record[2], record[3], record[4], record[5], #record[6]) .. record[6] .. record[7]
-end
+local size = #limits
 
 -- What is read is read once.
-local wanted, places = { STATE, GENERATION }, {}
-for i = 1, #limits, 4 do
-  local subject = limits[i + 1]
-  if subject ~= 'tenant' and limits[i] ~= 'M' and not places[subject] then
-    wanted[#wanted + 1] = prefix .. subject
-    places[subject] = #wanted
+local wanted, places, last = { STATE, GENERATION }, {}, 'tenant'
+for i = 2, size, 4 do
+  local subject = limits[i]
+  if subject ~= last and subject ~= 'tenant' and limits[i - 1] ~= 'M' then
+    last = subject
+    if not places[subject] then
+      wanted[#wanted + 1] = prefix .. subject
+      places[subject] = #wanted
+    end
   end
 end
 local read = call('MGET', unpack(wanted))
-local known, records, changed = read[2], {}, {}
-for subject, place in pairs(places) do records[subject] = record_from(read[place], 1) end
+local known, state, records, changed = read[2], read[1], {}, {}
 
 -- The tenant's own time: Redis's, less what its clock was set back since. It never falls, and never catches up twice.
 local time = call('TIME')
 local raw = time[1] * 1000 + math.floor(time[2] / 1000)
 local behind, now, steps, due = 0, raw, 0, 0
-if read[1] then
-  local last, rest
-  last, behind, now, steps, due, rest = unpacked('<ddddd', read[1])
-  records.tenant = record_from(read[1], rest)
-  local elapsed = raw - last
+if state then
+  local before, rest
+  before, behind, now, steps, due, rest = unpacked('<ddddd', state)
+  records.tenant = { unpacked(RECORD, state, rest) }
+  local elapsed = raw - before
   if elapsed < 0 then
     behind = behind - elapsed
   else
@@ -56,54 +47,68 @@ if read[1] then
     now = now + elapsed
   end
 else
-  records.tenant = record_from(nil)
+  records.tenant = { 0, 0, 0, 0, 0, '', '' }
 end
 steps = steps + 1
 
 local function record_of(subject)
   local record = records[subject]
   if not record then
-    record = record_from(call('GET', prefix .. subject), 1)
+    local place = places[subject]
+    local packed = place and read[place]
+    if not place then packed = call('GET', prefix .. subject) end
+    record = packed and { unpacked(RECORD, packed) } or { 0, 0, 0, 0, 0, '', '' }
     records[subject] = record
   end
   return record
 end
 
 -- Writes what has changed, forgets what says nothing any more, and answers.
-local function finish(...)
-  for subject in pairs(changed) do
-    local record = records[subject]
-    if subject == 'tenant' then
-      -- it lies in the state
-    elseif record[TOKENS] == 0 and record[REQUESTS] == 0 and record[RUNNING] == '' and record[MONEY] == '' then
-      call('DEL', prefix .. subject)
-    else
-      local lasts = record[UNTIL] - now
-      call('SET', prefix .. subject, packed_from(record), 'PX', lasts > DAY and format('%.0f', lasts) or A_DAY)
+local function finish(answer)
+  for subject, record in pairs(changed) do
+    local running, money = record[6], record[7]
+    if subject ~= 'tenant' then
+      if record[1] == 0 and record[3] == 0 and running == '' and money == '' then
+        call('DEL', prefix .. subject)
+      else
+        local lasts = record[5] - now
+        local packed = pack(RECORD, record[1], record[2], record[3], record[4], record[5], #running, running, #money, money)
+        call('SET', prefix .. subject, packed, 'PX', lasts > DAY and lasts or '86400000')
+      end
     end
   end
-  call('SET', STATE, pack('<ddddd', raw, behind, now, steps, due) .. packed_from(records.tenant), 'PX', FORTY_DAYS)
-  return cmsgpack.pack({ ... })
+  local own = records.tenant
+  local running, money = own[6], own[7]
+  local packed = pack(
+    '<ddddddddddI4c0I4c0', raw, behind, now, steps, due, own[1], own[2], own[3], own[4], own[5], #running, running, #money, money
+  )
+  call('SET', STATE, packed, 'PX', '3456000000')  -- forty days
+  return answer
 end
 
+-- A debt as it is now, in the record's `place`.
 local function owed_now(record, place, per_minute)
   local parts = record[place]
-  if parts == 0 then return 0 end
-  return max(0, parts - (now - record[place + 1]) * per_minute)
+  if parts > 0 then
+    parts = parts - (now - record[place + 1]) * per_minute
+    if parts < 0 then return 0 end
+  end
+  return parts
 end
 
-local function owe(subject, place, per_minute, amount)
+local function owe(subject, record, place, per_minute, amount)
   if amount == 0 then return end
-  local record = record_of(subject)
-  local parts = max(0, owed_now(record, place, per_minute) + amount * PARTS)
+  local parts = owed_now(record, place, per_minute) + amount * PARTS
+  if parts < 0 then parts = 0 end
   record[place], record[place + 1] = parts, now
-  record[UNTIL] = max(record[UNTIL], now + 4 * ceil(parts / per_minute) + 1000)  -- 4: it may come to be repaid more slowly
-  changed[subject] = true
+  local kept = now + 4 * ceil(parts / per_minute) + 1000  -- 4: it may come to be repaid more slowly
+  if kept > record[5] then record[5] = kept end
+  changed[subject] = record
 end
 
--- Running generations: id, until; one after the other.
-local function running_now(record)
-  local running, number, at, until_ms, _ = record[RUNNING], 0, 1, nil, nil
+-- How many generations run: id, until; one after the other.
+local function running_now(running)
+  local number, at, until_ms, _ = 0, 1, nil, nil
   while at <= #running do
     _, until_ms, at = unpacked('<sd', running, at)
     if until_ms > now then number = number + 1 end
@@ -112,21 +117,20 @@ local function running_now(record)
 end
 
 -- `id` runs until `until_ms`; not at all where that is nil. Others whose time is over go.
-local function run_until(subject, id, until_ms)
-  local record = record_of(subject)
-  local running, kept, at = record[RUNNING], '', 1
+local function run_until(subject, record, id, until_ms)
+  local running, kept, at = record[6], until_ms and pack('<sd', id, until_ms) or '', 1
   while at <= #running do
     local other, its, rest = unpacked('<sd', running, at)
-    if other ~= id and its > now then kept = kept .. sub(running, at, rest - 1) end
+    if other ~= id and its > now then kept = kept .. running:sub(at, rest - 1) end
     at = rest
   end
-  record[RUNNING] = until_ms and kept .. pack('<sd', id, until_ms) or kept
-  changed[subject] = true
+  record[6] = kept
+  changed[subject] = record
 end
 
 -- Money: period, nanos, kept until; one after the other.
-local function spent_on(record, period)
-  local money, at = record[MONEY], 1
+local function spent_on(money, period)
+  local at = 1
   while at <= #money do
     local its, nanos, kept_until, rest = unpacked('<sdd', money, at)
     if its == period then return nanos, kept_until end
@@ -135,28 +139,27 @@ local function spent_on(record, period)
   return 0, 0
 end
 
-local function spend(subject, period, nanos)
+local function spend(subject, record, period, nanos)
   if nanos == 0 then return end
-  local record = record_of(subject)
-  local spent, kept_until = spent_on(record, period)
-  local money, kept, at = record[MONEY], '', 1
+  local money, kept, at = record[7], '', 1
+  local spent, kept_until = spent_on(money, period)
   while at <= #money do
     local its, _, its_end, rest = unpacked('<sdd', money, at)
-    if its ~= period and its_end > now then kept = kept .. sub(money, at, rest - 1) end
+    if its ~= period and its_end > now then kept = kept .. money:sub(at, rest - 1) end
     at = rest
   end
-  kept_until = max(kept_until, now + left + 40 * DAY)
-  record[MONEY] = kept .. pack('<sdd', period, max(0, spent + nanos), kept_until)
-  record[UNTIL] = max(record[UNTIL], kept_until)
-  changed[subject] = true
+  kept_until = math.max(kept_until, now + tonumber(ARGV[6] or 0) + 40 * DAY)
+  record[7] = kept .. pack('<sdd', period, math.max(0, spent + nanos), kept_until)
+  if kept_until > record[5] then record[5] = kept_until end
+  changed[subject] = record
 end
 
 -- Books `more` of a limit, at once.
 local function book(kind, subject, number, period, more)
   if kind == 'B' then
-    spend(subject, period, more)
+    spend(subject, record_of(subject), period, more)
   else
-    owe(subject, kind == 'T' and TOKENS or REQUESTS, number, more)
+    owe(subject, record_of(subject), kind == 'T' and 1 or 3, number, more)
   end
 end
 
@@ -165,7 +168,7 @@ local function withdraw(id, its, its_tokens, its_cost, staying, add)
   for i = 1, #its, 4 do
     local kind, subject = its[i], its[i + 1]
     if kind == 'C' then
-      run_until(subject, id, nil)
+      run_until(subject, record_of(subject), id, nil)
     elseif kind == 'M' then
       if not staying[subject] then call('ZREM', prefix .. subject, id) end
     else
@@ -176,15 +179,16 @@ end
 
 -- A reservation: tokens, cost, since, and its limits as they came.
 local function limits_of(held, at)
-  local packed = sub(held, at)
+  local packed = held:sub(at)
   return packed == packed_limits and limits or cmsgpack.unpack(packed)
 end
 
 -- Dead servers' reservations come back, some at each step. `due` is no later than the first of them.
 if due > 0 and now >= due then
-  for _, id in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', format('%.0f', now), 'LIMIT', '0', AT_ONCE)) do
+  local open = prefix .. 'open'
+  for _, id in ipairs(call('ZRANGEBYSCORE', open, '-inf', now, 'LIMIT', '0', '32')) do
     local held = call('GET', prefix .. 'gen:' .. id)
-    call('ZREM', OPEN, id)
+    call('ZREM', open, id)
     if held and held ~= DONE then
       local its_tokens, its_cost, _, at = unpacked('<ddd', held)
       withdraw(id, limits_of(held, at), its_tokens, its_cost, {}, book)
@@ -192,119 +196,126 @@ if due > 0 and now >= due then
       if id == generation then known = false end
     end
   end
-  due = tonumber(call('ZRANGE', OPEN, '0', '0', 'WITHSCORES')[2] or 0)
+  due = tonumber(call('ZRANGE', open, '0', '0', 'WITHSCORES')[2] or 0)
 end
 
 local function add_message(key, window, at)
-  call('ZADD', prefix .. key, format('%.0f', at), generation)
-  call('PEXPIRE', prefix .. key, format('%.0f', window + HOLD))
-end
-
--- How many messages are in a cap's window, and when the first of them was.
-local function messages_of(key, window)
-  local first = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
-  if first and first <= now - window then
-    call('ZREMRANGEBYSCORE', key, '-inf', format('%.0f', now - window))
-    first = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
-  end
-  return first and call('ZCARD', key) or 0, first
-end
-
--- How long the limit keeps the caller waiting, who sees `messages` in a cap's window; 0: not at all.
-local function wait_for(kind, subject, most, more, messages)
-  if kind == 'M' then
-    if most == 0 then return more end
-    if messages < most then return 0 end
-    return call('ZREVRANGE', prefix .. subject, most - 1, most - 1, 'WITHSCORES')[2] + more - now
-  end
-  local record = record_of(subject)
-  if kind == 'C' then return running_now(record) >= most and ASK_AGAIN or 0 end
-  if kind == 'B' then
-    local spent = spent_on(record, more)
-    return (spent >= most or spent + cost > most) and max(1, left) or 0
-  end
-  local place, amount = TOKENS, tokens
-  if kind == 'R' then place, amount = REQUESTS, 1 end
-  local over = owed_now(record, place, most) - (most - min(amount, most)) * PARTS
-  return over > 0 and ceil(over / most) or 0
-end
-
--- What is used of the limit, and when it has come back.
-local function standing(kind, subject, most, more, messages, first)
-  if kind == 'M' then return messages, first and first + more - now or 0 end
-  local record = record_of(subject)
-  if kind == 'C' then return running_now(record), 0 end
-  if kind == 'B' then
-    local spent = spent_on(record, more)
-    return spent, left
-  end
-  local parts = owed_now(record, kind == 'T' and TOKENS or REQUESTS, most)
-  return ceil(parts / PARTS), ceil(parts / most)
+  call('ZADD', prefix .. key, at, generation)
+  call('PEXPIRE', prefix .. key, window + HOLD)
 end
 
 if step == 'reserve' or step == 'standings' then
-  local messages, first, longest, number = {}, {}, 0, 0
-  local asks = step == 'reserve' and not known
-  for i = 1, #limits, 4 do
-    local kind, subject, most, more = limits[i], limits[i + 1], limits[i + 2], limits[i + 3]
-    if kind == 'M' then messages[i], first[i] = messages_of(prefix .. subject, more) end
-    if asks then
-      local wait = wait_for(kind, subject, most, more, messages[i])
-      if wait > longest then longest, number = wait, (i + 3) / 4 end
-    end
-  end
-  if asks and longest == 0 then
-    for i = 1, #limits, 4 do
-      local kind, subject = limits[i], limits[i + 1]
+  local tokens, cost, left = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[6])
+  local asks, longest, number = step == 'reserve' and not known, 0, 0
+  local messages, first = {}, {}
+  for i = 1, size, 4 do
+    local kind, subject, most, more, wait = limits[i], limits[i + 1], limits[i + 2], limits[i + 3], 0
+    if kind == 'M' then
+      -- How many messages are in the window, and when the first of them was.
+      local key = prefix .. subject
+      local oldest = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
+      if oldest and oldest <= now - more then
+        call('ZREMRANGEBYSCORE', key, '-inf', now - more)
+        oldest = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
+      end
+      local sent = oldest and call('ZCARD', key) or 0
+      messages[i], first[i] = sent, oldest
+      if asks and most == 0 then
+        wait = more
+      elseif asks and sent >= most then
+        wait = call('ZREVRANGE', key, most - 1, most - 1, 'WITHSCORES')[2] + more - now
+      end
+    elseif asks then
+      local record = record_of(subject)
       if kind == 'C' then
-        run_until(subject, generation, now + HOLD)
+        if running_now(record[6]) >= most then wait = 1000 end
+      elseif kind == 'B' then
+        local spent = spent_on(record[7], more)
+        if spent >= most or spent + cost > most then wait = left > 1 and left or 1 end
+      else
+        local amount, place = 1, 3
+        if kind == 'T' then amount, place = tokens, 1 end
+        local over = owed_now(record, place, most) - (amount < most and (most - amount) * PARTS or 0)
+        if over > 0 then wait = ceil(over / most) end
+      end
+    end
+    if wait > longest then longest, number = wait, (i + 3) / 4 end
+  end
+  local grants = asks and longest == 0
+  if grants then
+    for i = 1, size, 4 do
+      local kind, subject = limits[i], limits[i + 1]
+      if kind == 'T' then
+        owe(subject, records[subject], 1, limits[i + 2], tokens)
+      elseif kind == 'R' then
+        owe(subject, records[subject], 3, limits[i + 2], 1)
+      elseif kind == 'C' then
+        run_until(subject, records[subject], generation, now + HOLD)
       elseif kind == 'M' then
         add_message(subject, limits[i + 3], now)
         messages[i], first[i] = messages[i] + 1, first[i] or now
       else
-        book(kind, subject, limits[i + 2], limits[i + 3], kind == 'T' and tokens or kind == 'R' and 1 or cost)
+        spend(subject, records[subject], limits[i + 3], cost)
       end
     end
-    call('SET', GENERATION, pack('<ddd', tokens, cost, now) .. packed_limits, 'PX', A_DAY)
-    call('ZADD', OPEN, format('%.0f', now + HOLD), generation)
-    if due == 0 or steps % 64 == 0 then call('PEXPIRE', OPEN, A_DAY) end
+    call('SET', GENERATION, pack('<ddd', tokens, cost, now) .. packed_limits, 'PX', '86400000')
+    call('ZADD', prefix .. 'open', now + HOLD, generation)
+    if due == 0 or steps % 64 == 0 then call('PEXPIRE', prefix .. 'open', '86400000') end
     if due == 0 then due = now + HOLD end
   end
-  local answer = { longest == 0 and 1 or 0, steps, now, number, longest }
-  for i = 1, #limits, 4 do
-    local used, resets = standing(limits[i], limits[i + 1], limits[i + 2], limits[i + 3], messages[i], first[i])
-    answer[#answer + 1] = used
-    answer[#answer + 1] = resets
+  local answer, at = { longest == 0 and 1 or 0, steps, now, number, longest }, 5
+  for i = 1, size, 4 do
+    local kind, subject, most, used, resets = limits[i], limits[i + 1], limits[i + 2], nil, 0
+    if kind == 'M' then
+      used = messages[i]
+      if first[i] then resets = first[i] + limits[i + 3] - now end
+    else
+      local record = record_of(subject)
+      if kind == 'C' then
+        used = running_now(record[6])
+      elseif kind == 'B' then
+        used, resets = spent_on(record[7], limits[i + 3]), left
+      else
+        local parts = owed_now(record, kind == 'T' and 1 or 3, most)
+        used, resets = ceil(parts / PARTS), ceil(parts / most)
+      end
+    end
+    answer[at + 1], answer[at + 2] = used, resets
+    at = at + 2
   end
-  return finish(unpack(answer))
+  return finish(answer)
 end
 
 if step == 'reconcile' then
-  if known == DONE then return finish(0, steps, now) end
-  local since, staying, had_tokens, had_cost, before, at = now, {}, 0, 0, {}, nil
+  if known == DONE then return finish({ 0, steps, now }) end
+  local tokens, cost, counts = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
+  local since, had_tokens, had_cost, before, at = now, 0, 0, {}, nil
   if known then
     had_tokens, had_cost, since, at = unpacked('<ddd', known)
     before = limits_of(known, at)
-    for i = 1, #before, 4 do
-      if before[i] == 'M' and counts and since > now - before[i + 3] then staying[before[i + 1]] = true end
-    end
-    call('ZREM', OPEN, generation)
+    call('ZREM', prefix .. 'open', generation)
   end
   if before == limits then
     -- As nearly always: what is charged is under the limits that held it, and only the differences are booked.
-    for i = 1, #limits, 4 do
+    for i = 1, size, 4 do
       local kind, subject = limits[i], limits[i + 1]
-      if kind == 'C' then
-        run_until(subject, generation, nil)
+      if kind == 'T' then
+        owe(subject, record_of(subject), 1, limits[i + 2], tokens - had_tokens)
+      elseif kind == 'R' then
+        if not counts then owe(subject, record_of(subject), 3, limits[i + 2], -1) end
+      elseif kind == 'C' then
+        run_until(subject, record_of(subject), generation, nil)
       elseif kind == 'M' then
-        if not staying[subject] then call('ZREM', prefix .. subject, generation) end
+        if not counts or since <= now - limits[i + 3] then call('ZREM', prefix .. subject, generation) end
       else
-        local more = kind == 'T' and tokens - had_tokens or kind == 'R' and (counts and 0 or -1) or cost - had_cost
-        book(kind, subject, limits[i + 2], limits[i + 3], more)
+        spend(subject, record_of(subject), limits[i + 3], cost - had_cost)
       end
     end
   else
-    local served, totals, order = {}, {}, {}
+    local staying, served, totals, order = {}, {}, {}, {}
+    for i = 1, #before, 4 do
+      if before[i] == 'M' and counts and since > now - before[i + 3] then staying[before[i + 1]] = true end
+    end
     local function add(kind, subject, number, period, more)
       local key = kind .. subject .. (kind == 'B' and period or '')
       local total = totals[key]
@@ -315,12 +326,12 @@ if step == 'reconcile' then
         order[#order + 1] = key
       end
     end
-    for i = 1, #limits, 4 do
+    for i = 1, size, 4 do
       if limits[i] == 'M' then served[limits[i + 1]] = true end
     end
     for key in pairs(staying) do staying[key] = served[key] end
     withdraw(generation, before, had_tokens, had_cost, staying, add)
-    for i = 1, #limits, 4 do
+    for i = 1, size, 4 do
       local kind, subject, window = limits[i], limits[i + 1], limits[i + 3]
       if kind == 'M' then
         if counts and since > now - window and not staying[subject] then add_message(subject, window, since) end
@@ -330,23 +341,23 @@ if step == 'reconcile' then
     end
     for _, key in ipairs(order) do book(unpack(totals[key])) end
   end
-  call('SET', GENERATION, DONE, 'PX', REMEMBERED)
-  return finish(1, steps, now)
+  call('SET', GENERATION, DONE, 'PX', '3600000')
+  return finish({ 1, steps, now })
 end
 
-if not known or known == DONE then return finish(0, steps, now) end
+if not known or known == DONE then return finish({ 0, steps, now }) end
 local its_tokens, its_cost, _, at = unpacked('<ddd', known)
 local its = limits_of(known, at)
 if step == 'renew' then
-  call('ZADD', OPEN, format('%.0f', now + HOLD), generation)
-  call('PEXPIRE', OPEN, A_DAY)
-  call('PEXPIRE', GENERATION, A_DAY)
+  call('ZADD', prefix .. 'open', now + HOLD, generation)
+  call('PEXPIRE', prefix .. 'open', '86400000')
+  call('PEXPIRE', GENERATION, '86400000')
   for i = 1, #its, 4 do
-    if its[i] == 'C' then run_until(its[i + 1], generation, now + HOLD) end
+    if its[i] == 'C' then run_until(its[i + 1], record_of(its[i + 1]), generation, now + HOLD) end
   end
 else
   withdraw(generation, its, its_tokens, its_cost, {}, book)
-  call('ZREM', OPEN, generation)
+  call('ZREM', prefix .. 'open', generation)
   call('DEL', GENERATION)
 end
-return finish(1, steps, now)
+return finish({ 1, steps, now })

@@ -11,28 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import cast
-from urllib.parse import unquote, urlsplit
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.connection import BlockingConnectionPool, Connection, SSLConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
 
 from antiphon.core.errors import StoreUnavailable
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.limits import Budget, Cap, Concurrency, Exhausted, Granted, Limit, Measure, Outcome, Rate, Reservation, Standing, Verdict
+from antiphon.stores.limits.redis_link import RedisAddress, RedisLink, RedisLost, RedisRefusal, Word
 
 SCRIPT = files("antiphon.stores.limits").joinpath("limiter.lua").read_text("utf-8")
 _SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
-_TIMEOUT_S = 1.0
-_CONNECTIONS = 32
-
-Argument = str | int | bytes
 
 _limits = msgspec.msgpack.Encoder()
-_answers = msgspec.msgpack.Decoder(list[int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +34,20 @@ class Step:
 
 
 class RedisLimiter:
-    """``last_step`` is the newest answer's place among its tenant's, for who compares many processes' answers."""
+    """``last_step``: the newest answer's place among its tenant's, for who compares many processes' answers."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-        self.last_step = Step(0, 0)
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+        self._last = [1, 0, 0]
 
     @staticmethod
     def connect(url: str) -> RedisLimiter:
-        """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call.
+        """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call."""
+        return RedisLimiter(RedisLink(RedisAddress.parse(url)))
 
-        A call waits a second at most, and is tried twice; of more than 32 at once some wait for the others.
-        """
-        parts = urlsplit(url)
-        pool = BlockingConnectionPool(
-            timeout=_TIMEOUT_S,
-            host=parts.hostname or "localhost",
-            port=parts.port or 6379,
-            db=int(parts.path.strip("/") or 0),
-            username=None if parts.username is None else unquote(parts.username),
-            password=None if parts.password is None else unquote(parts.password),
-            connection_class=SSLConnection if parts.scheme == "rediss" else Connection,
-            socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 1),
-            max_connections=_CONNECTIONS,
-            driver_info=None,  # it would be read from files, in the event loop
-        )
-        return RedisLimiter(Redis.from_pool(pool))
+    @property
+    def last_step(self) -> Step:
+        return Step(self._last[1], self._last[2])
 
     async def reserve(self, reservation: Reservation) -> Verdict:
         granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments_of(reservation))
@@ -91,19 +67,20 @@ class RedisLimiter:
         return _standings(limits, (await self._run(tenant_id, "standings", ("", 0, 0, 1, *_packed(limits))))[5:])
 
     async def close(self) -> None:
-        await self._redis.aclose()
+        await self._link.close()
 
-    async def _run(self, tenant_id: TenantId, step: str, arguments: Sequence[Argument]) -> list[int]:
-        prefix = prefix_of(tenant_id)
+    async def _run(self, tenant_id: TenantId, step: str, arguments: Sequence[Word]) -> list[int]:
+        words = (1, prefix_of(tenant_id), step, *arguments)
         try:
             try:
-                answer = await self._redis.evalsha(_SHA1, 1, prefix, step, *arguments)
-            except NoScriptError:  # a restarted Redis, or another one after a failover
-                answer = await self._redis.eval(SCRIPT, 1, prefix, step, *arguments)
-        except (RedisError, OSError) as error:
+                answer = await self._link.call("EVALSHA", _SHA1, *words)
+            except RedisRefusal as refusal:
+                if not str(refusal).startswith("NOSCRIPT"):
+                    raise
+                answer = await self._link.call("EVAL", SCRIPT, *words)  # a restarted Redis, or another one after a failover
+        except (RedisLost, RedisRefusal) as error:
             raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
-        whole = _answers.decode(cast("bytes", answer))
-        self.last_step = Step(whole[1], whole[2])
+        self._last = whole = cast("list[int]", answer)
         return whole
 
 
@@ -112,7 +89,7 @@ def prefix_of(tenant_id: TenantId) -> str:
     return f"antiphon:{{{tenant_id}}}:limit:"
 
 
-def arguments_of(asked: Reservation | Outcome) -> tuple[Argument, ...]:
+def arguments_of(asked: Reservation | Outcome) -> tuple[Word, ...]:
     """A step's arguments as the script reads them."""
     counts = int(asked.counts) if isinstance(asked, Outcome) else 1
     return (asked.generation_id, asked.tokens, asked.cost_nanos, counts, *_packed(asked.limits))
@@ -120,7 +97,7 @@ def arguments_of(asked: Reservation | Outcome) -> tuple[Argument, ...]:
 
 def _packed(limits: Sequence[Limit]) -> tuple[int, bytes]:
     """What is left of the period of budgets, and the limits, four values each."""
-    values: list[Argument] = []
+    values: list[Word] = []
     left_ms = 0
     for limit in limits:
         match limit:
@@ -137,4 +114,4 @@ def _packed(limits: Sequence[Limit]) -> tuple[int, bytes]:
 
 
 def _standings(limits: Sequence[Limit], places: Sequence[int]) -> tuple[Standing, ...]:
-    return tuple(Standing(limit, places[2 * index], places[2 * index + 1]) for index, limit in enumerate(limits))
+    return tuple(map(Standing, limits, places[::2], places[1::2]))
