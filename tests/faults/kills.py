@@ -42,8 +42,10 @@ class KilledServer(Server):
 
     __slots__ = ("arm", "point", "port")
 
-    def __init__(self, folder: Path, point: str) -> None:
+    def __init__(self, folder: Path, point: str, broker: str = "") -> None:
         config = reference_config(output_tokens_per_s=150, vocabulary="nasty")
+        if broker:
+            config = f'[events]\nurl = "kafka://{broker}"\n{config}'
         config = config.replace("checkpoint_seconds = 0.5", "checkpoint_seconds = 0.05").replace(
             "heartbeat_seconds = 0.5", "heartbeat_seconds = 0.3"
         )
@@ -130,10 +132,10 @@ class Turn:
 class Harness:
     """One data folder through many deaths."""
 
-    def __init__(self, folder: Path, points: Sequence[str], seed: int) -> None:
+    def __init__(self, folder: Path, points: Sequence[str], seed: int, broker: str = "") -> None:
         self._points = list(points)
         self._random = Random(seed)
-        self._server = KilledServer(folder, self._points[0])
+        self._server = KilledServer(folder, self._points[0], broker)
         self._server.start()
         headers = {"Authorization": f"Bearer {self._server.key()}"}
         self._person = Person(
@@ -293,10 +295,10 @@ class Harness:
             time.sleep(0.05)
 
 
-def run(points: Sequence[str], *, seed: int = 0, done: Any = None) -> int:
-    """One round per entry of ``points``; ``done`` is called with each that passed."""
+def run(points: Sequence[str], *, seed: int = 0, done: Any = None, broker: str = "") -> int:
+    """One round per entry of ``points``; ``done`` is called with each that passed. ``broker``: usage goes over it."""
     with tempfile.TemporaryDirectory(prefix="kills") as folder:
-        harness = Harness(Path(folder) / "data", points, seed)
+        harness = Harness(Path(folder) / "data", points, seed, broker)
         try:
             for number, point in enumerate(points):
                 harness.round(number)

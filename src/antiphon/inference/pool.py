@@ -242,7 +242,7 @@ class Pool:
         if waited and ticket.request is not None:
             queued_ms = round(1000 * (self._clock.monotonic() - ticket.entered_at))
             already = len(ticket.request.already_ids)
-            usage = EngineUsage(len(ticket.request.prompt_ids), 0, already, queued_ms, 0, 0, 0)
+            usage = EngineUsage(0, 0, already, queued_ms, 0, 0, 0)
             ticket.mailbox.put(Finished(FinishReason.CANCELLED, usage))
 
     def set_band(self, ticket: Ticket, band: Band) -> None:
@@ -399,7 +399,7 @@ class Pool:
             return
         cut = None if reason is FinishReason.CANCELLED else reason is FinishReason.LENGTH
         computed = usage.output_tokens - len(ticket.request.already_ids)
-        fresh = usage.prompt_tokens - usage.cached_tokens if usage.accelerator_ms or computed else 0
+        fresh = usage.prompt_tokens - usage.cached_tokens
         self._policy.ended(ticket.number, cut=cut, computed_tokens=fresh, cached_tokens=usage.cached_tokens)
         self._end(ticket)
         self._telemetry.count(metrics.PROMPT_TOKENS, usage.prompt_tokens, self.name)

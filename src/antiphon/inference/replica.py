@@ -145,7 +145,7 @@ class Replica:
         if reason is None:
             self._texts[handle] = text
         else:
-            usage = EngineUsage(len(request.prompt_ids), 0, len(request.already_ids), 0, 0, 0, 0)
+            usage = EngineUsage(0, 0, len(request.already_ids), 0, 0, 0, 0)
             self._out.append(FinishedFrame(handle, reason.value, usage, text.finish()))
 
     def _cancel(self, handle: int) -> None:

@@ -236,6 +236,7 @@ class Scheduler:
             tokens = len(step.token_ids)
             sequence.accelerator_s += share_s * tokens
             self._memory.computed(sequence, tokens)
+            sequence.furthest = max(sequence.furthest, sequence.computed)
             if step.sample is None:
                 outputs.append(SequenceOutput(sequence.id, None, sequence.computed, len(sequence.tokens)))
                 continue

@@ -64,6 +64,8 @@ class Sequence:
     started_at: float | None = None
     caught_up_at: float | None = None
     accelerator_s: float = 0.0
+    furthest: int = 0
+    """Tokens of it that were ever there after a step, read from a cache or computed."""
     keys: list[BlockTokens] = field(default_factory=list["BlockTokens"])
 
     @classmethod
@@ -139,12 +141,13 @@ class Sequence:
     def usage(self, now: float) -> EngineUsage:
         """What it has cost up to ``now``.
 
-        ``output_tokens`` counts every token that was sampled, the end-of-turn token and ``already_ids`` included.
+        ``prompt_tokens`` are those that were read: of one that is cancelled in between, not the rest. ``output_tokens`` counts every
+        token that was sampled, the end-of-turn token and ``already_ids`` included.
         ``accelerator_ms`` is its share, by tokens, of each step it took part in.
         """
         started = now if self.started_at is None else self.started_at
         caught_up = now if self.caught_up_at is None else self.caught_up_at
-        prompt_tokens = len(self.request.prompt_ids)
+        prompt_tokens = min(self.furthest, len(self.request.prompt_ids))
         return EngineUsage(
             prompt_tokens=prompt_tokens,
             cached_tokens=min(self.cached, prompt_tokens),

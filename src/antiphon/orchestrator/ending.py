@@ -98,11 +98,6 @@ class Meter:
         self._base_tokens = 0
         self._output_tokens = 0
 
-    @property
-    def begun(self) -> bool:
-        """Whether the engine is known to have computed anything."""
-        return self._begun_at is not None
-
     def asked(self, prompt_tokens: int, *, base_tokens: int, earlier_tokens: int) -> None:
         """A request goes out; what an earlier attempt counted is forgotten."""
         self._asked_at, self._begun_at, self._token_at = self._clock.monotonic(), None, None
@@ -136,12 +131,16 @@ class Meter:
         )
 
     def reported(self, usage: EngineUsage) -> Usage:
-        """The engine's count, with an earlier generation's tokens as the context they were."""
+        """The engine's count, with an earlier generation's tokens as the context they were.
+
+        The prompt counts once, also where it was read again after a restart: whole once this generation has a token.
+        """
         queued_ms = self.measured().queued_ms
+        output_tokens = max(0, usage.output_tokens - self._base_tokens)
         return Usage(
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=self._prompt_tokens if output_tokens else min(usage.prompt_tokens, self._prompt_tokens),
             cached_tokens=usage.cached_tokens,
-            output_tokens=max(0, usage.output_tokens - self._base_tokens),
+            output_tokens=output_tokens,
             queued_ms=max(usage.queued_ms, queued_ms),
             prefill_ms=usage.prefill_ms,
             decode_ms=usage.decode_ms,

@@ -231,10 +231,7 @@ class Turn:
         """What is not in the log yet is dropped; what it cost counts, by the engine's own account where it came in time."""
         if not engine.done() or engine.cancelled() or engine.exception() is not None:
             return cancelled(self._meter.measured())
-        usage = engine.result().usage
-        if not self._meter.begun and not usage.accelerator_ms:
-            return replace(cancelled(self._meter.measured()), estimated=False)
-        return replace(cancelled(self._meter.reported(usage)), estimated=False)
+        return replace(cancelled(self._meter.reported(engine.result().usage)), estimated=False)
 
     async def _ended(self, engine: asyncio.Task[Finished]) -> Ending:
         failure = engine.exception()
