@@ -83,7 +83,7 @@ def others_least_share(*, fair: bool) -> float:
     plans = (PlanLoad(1.0, Band.STANDARD, 1e9, tenants=1),)
     turns: list[Turn] = []
     for tenant in range(8):
-        load = 400.0 if tenant == 0 else 20.0
+        load = 200.0 if tenant == 0 else 10.0
         turns += [replace_tenant(turn, f"t{tenant}") for turn in poisson_turns(load, 10, 10 + tenant, plans=plans)]
     turns.sort(key=lambda turn: turn.arrived_s)
     for number, turn in enumerate(turns):

@@ -9,10 +9,12 @@ from typing import Literal
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.circuit import CircuitBreaker
+from antiphon.inference.wait_forecast import Serving
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
 _HEADROOM = {Band.HIGH: 0.0, Band.STANDARD: 0.02, Band.LOW: 0.05, Band.BATCH: 0.2}
 """The part of rows and blocks that a band leaves to higher ones: they find room at once, without pre-empting anybody."""
+_BLOCK_TOKENS = 32
 _LOAD_TOKENS = 16
 """What one more row costs a newcomer, in tokens of prefill."""
 
@@ -177,6 +179,27 @@ def choose(ledgers: Sequence[ReplicaLedger], rooms: Sequence[Room], turn: int, n
             if best is None or rank < best:
                 best, chosen = rank, index
     return chosen
+
+
+def serving_of(ledgers: Sequence[ReplicaLedger], running: Sequence[tuple[float, int]]) -> Serving:
+    """The replicas that are ready as one, with what runs there: for each the tokens it will still write, and will hold at its end."""
+    ready = [(ledger, ledger.ready, ledger.snapshot) for ledger in ledgers if ledger.ready is not None and ledger.snapshot is not None]
+    size = ready[0][1].shape.block_tokens if ready else _BLOCK_TOKENS
+    headroom = {
+        band: (sum(ledger.headroom(band)[0] for ledger, _, _ in ready), size * sum(ledger.headroom(band)[1] for ledger, _, _ in ready))
+        for band in Band
+    }
+    return Serving(
+        replicas=len(ready),
+        tokens=size * sum(known.shape.blocks for _, known, _ in ready),
+        free_tokens=size * sum(ledger.free_blocks for ledger, _, _ in ready),
+        free_rows=sum(ledger.free_rows for ledger, _, _ in ready),
+        running=running,
+        step_ms=ready[0][2].step_ms if ready else (),
+        prefill_tokens=sum(ledger.prefill_tokens for ledger, _, _ in ready),
+        headroom=headroom,
+        block_tokens=size,
+    )
 
 
 class RateMeter:

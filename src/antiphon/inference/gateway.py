@@ -23,8 +23,9 @@ from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenize
 from antiphon.inference.admission import Admit, Decision, Downgrade, Look, Queue, Shed, capped, decide, within_limit
 from antiphon.inference.ask import Ask, ask_of
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus
-from antiphon.inference.pool import Pool, PoolRuntime, Ticket
+from antiphon.inference.pool import Pool, PoolRuntime
 from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
+from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import LogFormat
 
 __all__ = ["Admit", "Ask", "Decision", "Downgrade", "Gateway", "PoolRuntime", "Queue", "Shed"]

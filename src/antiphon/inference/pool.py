@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -24,12 +24,12 @@ from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
 from antiphon.inference.circuit import Circuit
 from antiphon.inference.fleet import PoolStatus, ReplicaLedger, ReplicaStatus
-from antiphon.inference.mailbox import Mailbox
 from antiphon.inference.pool_policy import Availability, PoolPolicy, PoolRules
 from antiphon.inference.prefix_cache import prompt_fingerprints
 from antiphon.inference.shell import ReplicaShell
 from antiphon.inference.stickiness import Stickiness
 from antiphon.inference.supervisor import SupervisedReplica, SupervisorState
+from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import (
     Cancel,
     FailedFrame,
@@ -58,24 +58,6 @@ class PoolRuntime:
     spec: PoolSpec
     replica: ReplicaSpec
     tokenizer: Callable[[], Tokenizer]
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """One accepted request, from its acceptance to its last event. ``request`` is ``None`` until it comes."""
-
-    ask: Ask
-    entered_at: float
-    number: int
-    request: EngineRequest | None = None
-    mailbox: Mailbox = field(default_factory=Mailbox)
-    replica: ReplicaShell[Ticket] | None = None
-    handle: int = 0
-    queued_s: float = 0.0
-    last_token_at: float | None = None
-    read_tokens: int = 0
-    ended: bool = False
-    probe: bool = False
 
 
 class Pool:

@@ -11,15 +11,14 @@ from typing import Generic, TypeVar
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.admission import Look, output_cap
-from antiphon.inference.arrival_rate import ArrivalRate
 from antiphon.inference.ask import Ask, Demand
+from antiphon.inference.demand_meter import DemandMeter
 from antiphon.inference.drain import DrainMeter, Pressure, ReturnSlots
 from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST
-from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose
+from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose, serving_of
 from antiphon.inference.forecast_error import ForecastError
-from antiphon.inference.length_estimate import LengthEstimator
 from antiphon.inference.line_view import LineView, Place, Surroundings, line_view
-from antiphon.inference.wait_forecast import HORIZON_S, Arrivals, Serving
+from antiphon.inference.wait_forecast import HORIZON_S
 from antiphon.inference.wait_queue import Waiter, WaitQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -82,32 +81,12 @@ class _Wait:
     """The first forecast of its wait."""
 
 
-@dataclass(slots=True)
-class _Arrived:
-    """A band's arrivals: how many a second, and what one wants on average."""
-
-    rate: ArrivalRate
-    demand: Demand | None = None
-
-    def add(self, demand: Demand, now: float) -> None:
-        self.rate.add(now)
-        old = self.demand
-        if old is None:
-            self.demand = demand
-            return
-        self.demand = Demand(
-            tokens=round(old.tokens + 0.1 * (demand.tokens - old.tokens)),
-            prefill_tokens=round(old.prefill_tokens + 0.1 * (demand.prefill_tokens - old.prefill_tokens)),
-            output_tokens=old.output_tokens + 0.1 * (demand.output_tokens - old.output_tokens),
-        )
-
-
 class PoolPolicy(Generic[K]):
     """One pool. ``ledgers`` are its replicas'; whoever hears the replicas keeps them up to date."""
 
     def __init__(self, rules: PoolRules, ledgers: Sequence[ReplicaLedger], now: float) -> None:
         self.rules = rules
-        self.lengths = LengthEstimator()
+        self._demands = DemandMeter(now)
         error = ForecastError()
         self.errors = {band: ForecastError(_TOP_QUANTILE) if band is Band.HIGH else error for band in Band}
         self._ledgers = ledgers
@@ -119,7 +98,6 @@ class PoolPolicy(Generic[K]):
         """How fast each band's virtual time goes."""
         self._slots = ReturnSlots()
         self._pressure = Pressure()
-        self._arrived = {band: _Arrived(ArrivalRate(now)) for band in Band}
         self._starts = RateMeter(now, _RATE_SPAN_S)
         self._view: LineView[K] | None = None
         self._changed = False
@@ -143,17 +121,12 @@ class PoolPolicy(Generic[K]):
     def waits(self, key: K) -> bool:
         return key in self._queue
 
-    def demand(self, ask: Ask) -> Demand:
-        """What a request is expected to take, with nothing of it cached."""
-        estimate = self.lengths.estimate(ask)
-        return Demand(ask.prompt_tokens + estimate.long, ask.prompt_tokens, estimate.mean)
-
     def look(self, ask: Ask, now: float, availability: Availability = Availability()) -> Look:
         """What a newcomer would meet. Changes nothing but the measure of demand."""
         cap = output_cap(ask, high=self._pressure.high)
         if cap is not None:
             ask = replace(ask, output_tokens=cap)
-        demand = self.demand(ask)
+        demand = self._demands.expected(ask)
         prefill_s = demand.prefill_tokens * self._prefill_ms / 1000
         room = Room(demand.tokens, demand.prefill_tokens, ask.band)
         starts_now = not self._ahead(ask.band) and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
@@ -212,14 +185,14 @@ class PoolPolicy(Generic[K]):
         """Let a request wait. One that is not ``ready`` keeps its place until ``attach``. ``look`` is what it was let in on:
         its position and time are told from then on.
         """
-        demand = self.demand(ask)
+        demand = self._demands.expected(ask)
         cost = INPUT_COST * ask.prompt_tokens + OUTPUT_COST * demand.output_tokens
         waiter = self._queue.enter(key, ask, cost=cost, tokens=demand.tokens, now=now, ready=ready)
         wait = self._waits[key] = _Wait(demand)
         if look is not None and not look.starts_now:
             waiter.position, waiter.eta_s, waiter.told_at = look.position, look.wait_s, now
             wait.told_s = look.wait_s if look.wait_s < HORIZON_S else None
-        self._arrived[ask.band].add(demand, now)
+        self._demands.arrived(ask.band, demand, now)
         self._drain.update(now, waiting=True)
         self._turns[ask.band].update(now, waiting=True)
         self._entered += 1
@@ -234,7 +207,7 @@ class PoolPolicy(Generic[K]):
         waiter.ask = replace(waiter.ask, prompt_tokens=ask.prompt_tokens, output_tokens=ask.output_tokens)
         waiter.ready, wait.fingerprints = True, fingerprints
         cached = max((ledger.cached_tokens(fingerprints) for ledger in self._ledgers), default=0) if fingerprints else 0
-        demand = self.demand(waiter.ask)
+        demand = self._demands.expected(waiter.ask)
         wait.demand = replace(demand, prefill_tokens=max(demand.prefill_tokens - cached, 1))
 
     def set_band(self, key: K, band: Band) -> None:
@@ -297,7 +270,7 @@ class PoolPolicy(Generic[K]):
             return
         run.written_tokens += tokens
         if run.written_tokens >= run.expected_tokens:
-            run.expected_tokens = self.lengths.estimate(run.waiter.ask, run.written_tokens).mean
+            run.expected_tokens = self._demands.lengths.estimate(run.waiter.ask, run.written_tokens).mean
 
     def ended(self, key: K, *, cut: bool | None = None, computed_tokens: int = 0, cached_tokens: int = 0) -> None:
         """It is at a replica no more. ``cut``: its limit ended it; ``None``: something else did, and its length says nothing.
@@ -308,7 +281,7 @@ class PoolPolicy(Generic[K]):
         if run is None:
             return
         if cut is not None:
-            self.lengths.observe(run.waiter.ask, run.written_tokens, cut=cut)
+            self._demands.lengths.observe(run.waiter.ask, run.written_tokens, cut=cut)
         cost = INPUT_COST * computed_tokens + CACHED_COST * cached_tokens + OUTPUT_COST * run.written_tokens
         self._queue.correct(run.waiter, cost)
         self._changed = True
@@ -343,7 +316,8 @@ class PoolPolicy(Generic[K]):
         if view is None or now - view.at > (_CHANGED_VIEW_S if self._changed else _VIEW_S) or self._entered > 2 + len(view.order) // 8:
             self._changed, self._entered = False, 0
             order = self._queue.order(now)
-            around = Surroundings(self._serving(), self._expected_arrivals(now), self._typical())
+            running = [(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()]
+            around = Surroundings(serving_of(self._ledgers, running), self._demands.arrivals(now), self._demands.usual)
             demands = {key: wait.demand for key, wait in self._waits.items()}
             view = self._view = line_view(order, demands, around, now)
         return view
@@ -403,7 +377,7 @@ class PoolPolicy(Generic[K]):
         return any(self._queue.waiting(other) for other in Band if other >= band) if self._queue else False
 
     def _has_room(self, band: Band, now: float) -> bool:
-        room = Room(self._typical().tokens, 1, band)
+        room = Room(self._demands.usual.tokens, 1, band)
         return choose(self._ledgers, [room] * len(self._ledgers), 0, now) is not None
 
     def _holds(self, ask: Ask) -> bool:
@@ -416,35 +390,3 @@ class PoolPolicy(Generic[K]):
             if ledger.snapshot is not None and len(ledger.snapshot.step_ms) > 2:
                 return ledger.snapshot.step_ms[2]
         return 0.5
-
-    def _serving(self) -> Serving:
-        ready = [ledger for ledger in self._ledgers if ledger.ready is not None and ledger.snapshot is not None]
-        size = next((ledger.ready.shape.block_tokens for ledger in ready if ledger.ready is not None), 32)
-        headroom = {
-            band: (sum(ledger.headroom(band)[0] for ledger in ready), size * sum(ledger.headroom(band)[1] for ledger in ready))
-            for band in Band
-        }
-        return Serving(
-            replicas=len(ready),
-            tokens=size * sum(ledger.ready.shape.blocks for ledger in ready if ledger.ready is not None),
-            free_tokens=size * sum(ledger.free_blocks for ledger in ready),
-            free_rows=sum(ledger.free_rows for ledger in ready),
-            running=[(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()],
-            step_ms=next((ledger.snapshot.step_ms for ledger in ready if ledger.snapshot is not None), ()),
-            prefill_tokens=sum(ledger.prefill_tokens for ledger in ready),
-            headroom=headroom,
-            block_tokens=size,
-        )
-
-    def _expected_arrivals(self, now: float) -> list[Arrivals]:
-        return [
-            Arrivals(band, arrived.rate.rate(now), arrived.demand) for band, arrived in self._arrived.items() if arrived.demand is not None
-        ]
-
-    def _typical(self) -> Demand:
-        """What a request wants on average, by what has come lately."""
-        for band in (Band.STANDARD, Band.LOW, Band.HIGH, Band.BATCH):
-            demand = self._arrived[band].demand
-            if demand is not None:
-                return demand
-        return Demand(256, 64, 128.0)

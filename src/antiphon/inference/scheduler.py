@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineRequest, EngineUsage, ExecutorShape, SampleRow, SequenceStep, StepPlan, StepResult
+from antiphon.engines.base import EngineRequest, EngineUsage, ExecutorShape, StepPlan, StepResult
 from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST, FairShare
 from antiphon.inference.kv_blocks import BlockCounts
 from antiphon.inference.kv_memory import KvMemory
 from antiphon.inference.line import Line, LineRules
+from antiphon.inference.outcome import Ended, SequenceOutput
 from antiphon.inference.output_length import OutputLengths
 from antiphon.inference.place import has_place, victim
 from antiphon.inference.prefix_cache import CachedBlock
 from antiphon.inference.sequence import MOST_PREEMPTIONS, Room, Sequence
 from antiphon.inference.step_budget import StepBudget, StepTargets
-from antiphon.inference.step_time import StepLoad, StepTimeModel
+from antiphon.inference.step_draft import StepDraft
+from antiphon.inference.step_time import StepTimeModel
 
 _MOST_PASSES = 8
 """How often smaller requests may go before one that does not fit; then all wait until it does."""
@@ -35,25 +37,6 @@ class SchedulerSettings:
     max_rows: int = 64
     targets: StepTargets = field(default_factory=StepTargets)
     line: LineRules = field(default_factory=LineRules)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Why a sequence ended, and what it cost."""
-
-    reason: FinishReason
-    usage: EngineUsage
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceOutput:
-    """What a step did for one sequence: a token, or ``None`` and the tokens computed so far; ``ended`` when that was its end."""
-
-    sequence_id: int
-    token_id: int | None
-    done_tokens: int
-    total_tokens: int
-    ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +82,7 @@ class Scheduler:
         self._model = StepTimeModel()
         self._waiting: dict[int, Sequence] = {}
         self._running: dict[int, Sequence] = {}
-        self._load = StepLoad()
-        self._planned: list[tuple[Sequence, SequenceStep]] = []
+        self._draft = StepDraft(self._memory)
         self._in_flight: StepPlan | None = None
         self._preemptions = 0
         self._recomputed = 0
@@ -204,23 +186,18 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or ``None`` when there is nothing to compute. Takes the blocks that the step writes to."""
         assert self._in_flight is None, "the previous step was not applied"
-        self._load = StepLoad()
-        self._planned = []
+        draft = self._draft = StepDraft(self._memory)
         self._line.observe(self._candidates(), now)
         if self._waiting:
             self._make_way(now)
         for sequence in self._secure([one for one in self._running.values() if len(one.tokens) - one.computed == 1]):
-            self._decode(sequence)
-        if self._waiting or len(self._planned) < len(self._running):
+            draft.decode(sequence)
+        if self._waiting or len(draft.planned) < len(self._running):
             self._catch_up(now)
-        while not self._planned and (blocked := victim(self._running.values())) is not None:
+        while not draft.planned and (blocked := victim(self._running.values())) is not None:
             self._step_aside(blocked)
             self._catch_up(now)
-        if not self._planned:
-            return None
-        swap_out, swap_in = self._memory.moves()
-        steps = tuple(step for _, step in self._planned)
-        self._in_flight = StepPlan(sequences=steps, copies=self._memory.copies(), swap_out=swap_out, swap_in=swap_in)
+        self._in_flight = draft.plan()
         return self._in_flight
 
     def apply(self, result: StepResult, now: float) -> list[SequenceOutput]:
@@ -228,11 +205,12 @@ class Scheduler:
         plan, self._in_flight = self._in_flight, None
         assert plan is not None, "there is no step to apply"
         self._memory.settle()
-        self._model.observe(self._load, result.infer_s + result.sample_s)
-        share_s = result.infer_s / (self._load.rows + self._load.prefill)
+        load = self._draft.load
+        self._model.observe(load, result.infer_s + result.sample_s)
+        share_s = result.infer_s / (load.rows + load.prefill)
         sampled = iter(result.sampled)
         outputs: list[SequenceOutput] = []
-        for sequence, step in self._planned:
+        for sequence, step in self._draft.planned:
             tokens = len(step.token_ids)
             sequence.accelerator_s += share_s * tokens
             self._memory.computed(sequence, tokens)
@@ -302,7 +280,7 @@ class Scheduler:
         this step sits it out: in the next step it finds that block in the cache.
         """
         candidates = self._candidates()
-        budget = StepBudget(self._model, self._settings.targets, self._load, [_to_do(sequence) for sequence in candidates])
+        budget = StepBudget(self._model, self._settings.targets, self._draft.load, [_to_do(sequence) for sequence in candidates])
         begun: set[Beginning] = set()
         passed: list[Sequence] = []
         closed: Band | None = None
@@ -355,11 +333,7 @@ class Scheduler:
         if beginning is not None:
             begun.add(beginning)
         budget.spend(sequence.computed, tokens)
-        if tokens == 1:
-            self._load.add_row(sequence.computed)
-        else:
-            self._load.add_chunk(sequence.computed, tokens)
-        self._take_part(sequence, tokens)
+        self._draft.chunk(sequence, tokens)
         self._line.served(sequence.request.band, now)
 
     def _beginning(self, sequence: Sequence, after: CachedBlock | None, past: int) -> Beginning | None:
@@ -389,30 +363,6 @@ class Scheduler:
             self._recomputed += max(sequence.computed_before - sequence.computed, 0)
 
     # --- inside -------------------------------------------------------------------------------
-
-    def _decode(self, sequence: Sequence) -> None:
-        past, total = sequence.computed, len(sequence.tokens)
-        if past == len(sequence.blocks) * self._room.block_tokens:
-            self._memory.grow(sequence, 1)
-        self._load.rows += 1
-        self._load.context += past
-        sample = SampleRow(total, sequence.request.sampling, sequence.prompt_sha256, sequence.output_ids)
-        self._planned.append((sequence, SequenceStep(sequence.id, sequence.tokens[past:], past, sequence.blocks, sample)))
-
-    def _take_part(self, sequence: Sequence, tokens: int) -> None:
-        past = sequence.computed
-        self._memory.grow(sequence, tokens)
-        catches_up = past + tokens == len(sequence.tokens)
-        step = SequenceStep(
-            sequence_id=sequence.id,
-            token_ids=sequence.tokens[past : past + tokens],
-            past_tokens=past,
-            block_ids=sequence.blocks,
-            sample=SampleRow(len(sequence.tokens), sequence.request.sampling, sequence.prompt_sha256, sequence.output_ids)
-            if catches_up
-            else None,
-        )
-        self._planned.append((sequence, step))
 
     def _sampled(self, sequence: Sequence, token_id: int, now: float) -> SequenceOutput:
         sequence.append(token_id, now)
