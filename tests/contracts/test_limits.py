@@ -71,6 +71,7 @@ def refused(verdict: Verdict) -> tuple[Limit, int]:
 
 
 async def used(bench: Bench, *limits: Limit) -> list[int]:
+    bench.hold()
     return [standing.used for standing in await bench.limiter.standings(TENANT, limits)]
 
 
