@@ -131,3 +131,46 @@ def test_a_budget_stops_hard_and_is_told(make_server: Callable[[str], Server]) -
         assert [entry["subject"].partition(" ")[2] for entry in told] == ["0.5", "0.1"]
         assert told[0]["user_id"] is None
     server.stop()
+
+
+RESTARTS = 16
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(900)
+def test_a_loop_of_restarts_is_no_fresh_allowance(make_server: Callable[[str], Server]) -> None:
+    """Killed and stopped by turns, in the middle of answers too: all that was ever granted fits one server's life without restarts."""
+    plan = PLAN.replace("tokens_per_minute = 3000", "tokens_per_minute = 900").replace("messages = 5", "messages = 9")
+    server = make_server(config(plan, MONEY + '[[budgets]]\ntenant = "home"\nmonthly = "1000"\n'))
+    start, granted, refused = time.monotonic(), 0, set[str]()
+    for number in range(RESTARTS):
+        with server.person().http as http:
+            for _ in range(4):
+                answer = asked(http, tokens=60)
+                granted += answer.status_code == 200
+                if answer.status_code != 200:
+                    refused.add(answer.json()["code"])
+            conversation = http.post("/v1/conversations", json={}).json()["id"]
+            body = {"content": "hello", "params": {"max_tokens": 200}}
+            left = http.post(f"/v1/conversations/{conversation}/messages", json=body, headers={"Accept": "application/json"})
+            granted += left.status_code == 202
+            assert granted <= 9, "more messages than the cap"
+            used = limits(http)
+            assert used["messages"]["used"] == granted
+            money = float(str(used["tenant_budget"]["used"]))
+        if number % 2:
+            server.kill_group()
+        else:
+            server.stop()
+        server.start()
+        with server.person().http as http:
+            assert limits(http)["messages"]["used"] == granted
+            assert float(str(limits(http)["tenant_budget"]["used"])) >= 0.9 * money
+    assert granted == 9
+    assert "quota_exhausted" in refused
+    server.stop()
+    with sqlite3.connect(server.data / "antiphon.db") as database:
+        (tokens,) = database.execute("SELECT sum(prompt_tokens + output_tokens) FROM ledger").fetchone()
+        assert database.execute("SELECT count(*) FROM ledger").fetchone() == (9,)
+    assert tokens <= 900 + 15 * (time.monotonic() - start) + 260, "a minute's tokens, what came back, and one answer"
