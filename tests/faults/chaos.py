@@ -259,6 +259,7 @@ class Account:
     estimated: int = 0
     uncomputed: int = 0
     read_again: int = 0
+    cut_off: int = 0
     faults: list[str] = field(default_factory=list)
 
 
@@ -290,7 +291,9 @@ def account_of(chaos: Chaos) -> Account:
         for sums, those in ((account.billed, billed), (account.computed, figures)):
             sums[place].update(dict(zip(("prompt", "cached", "output"), those, strict=True)))
     for generation, tries in attempts.items():
-        if generation != "probe" and generation not in chaos.tally.completions:
+        if generation in chaos.tally.completions:
+            account.cut_off += 1  # nothing of it was stored when the server was killed under it
+        elif generation != "probe":
             account.faults.append(f"{generation}: computed and never billed; {tries}")
     return account
 
@@ -335,7 +338,8 @@ def told(chaos: Chaos, account: Account) -> str:
     lines = [", ".join(f"{what}: {count}" for what, count in sorted(chaos.tally.counts.items()))]
     lines.append(
         f"{account.exact} records exact ({account.uncomputed} of them before any step), {account.estimated} estimated; "
-        f"{account.read_again} prompt tokens computed again and not billed again"
+        f"{account.read_again} prompt tokens computed again and not billed again; "
+        f"{account.cut_off} completions whose server was killed under them are on nobody's bill"
     )
     names = {value: key for key, value in chaos.tenant_ids.items()}
     for place in sorted(account.billed):

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -101,6 +102,33 @@ def test_a_cap_survives_restarts_and_kills_and_the_ledger_counts_each_once(make_
         assert len(records) == len({record["generation_id"] for record in records}) == 5
         assert database.execute("SELECT count(*), sum(output_tokens) FROM ledger").fetchone() == (5, 40)
         assert database.execute("SELECT sum(generations), sum(output_tokens) FROM usage_days").fetchone() == (5, 40)
+
+
+@pytest.mark.system
+def test_of_twenty_parallel_sends_over_http_one_runs_and_the_others_are_told_when(make_server: Callable[[str], Server]) -> None:
+    server = make_server(
+        config(PLAN.replace("tokens_per_minute = 3000", "tokens_per_minute = 1000").replace("concurrency = 4", "concurrency = 40"))
+    )
+    with server.person().http as http:
+        conversations = [http.post("/v1/conversations", json={}).json()["id"] for _ in range(20)]
+
+        def send(conversation: str) -> httpx.Response:
+            body = {"content": "hello", "params": {"max_tokens": 860}}
+            return http.post(f"/v1/conversations/{conversation}/messages", json=body, headers={"Accept": "application/json"})
+
+        with ThreadPoolExecutor(20) as threads:
+            answers = list(threads.map(send, conversations))
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert (sum(answer.status_code == 202 for answer in answers), len(refused)) == (1, 19)
+        (granted,) = (answer for answer in answers if answer.status_code == 202)
+        held = 1000 - int(granted.headers["x-ratelimit-remaining-tokens"])
+        assert 880 <= held <= 1000
+        for answer in refused:
+            wait_ms = answer.json()["retry_after_ms"]
+            assert answer.json()["code"] == "rate_limited"
+            assert abs(wait_ms - (2 * held - 1000) * 60) < 3000, "until so much has come back that it fits"
+            assert int(answer.headers["retry-after"]) == -(-wait_ms // 1000)
+    server.stop()
 
 
 def limits_of(usage: dict[str, object]) -> dict[str, dict[str, object]]:
