@@ -83,13 +83,13 @@ def others_least_share(*, fair: bool) -> float:
     plans = (PlanLoad(1.0, Band.STANDARD, 1e9, tenants=1),)
     turns: list[Turn] = []
     for tenant in range(8):
-        load = 200.0 if tenant == 0 else 10.0
+        load = 400.0 if tenant == 0 else 20.0
         turns += [replace_tenant(turn, f"t{tenant}") for turn in poisson_turns(load, 10, 10 + tenant, plans=plans)]
     turns.sort(key=lambda turn: turn.arrived_s)
     for number, turn in enumerate(turns):
         turn.number = number
     pool = VirtualPool(Machine(), queue_limit=10**9, fair=fair, refuses=False)
-    pool.run(turns, until_s=60.0)
+    pool.run(turns, until_s=30.0)
     served = {f"t{tenant}": 0.0 for tenant in range(8)}
     for turn in turns:
         if turn.started_s is not None and 2.0 <= turn.started_s <= 20.0:
