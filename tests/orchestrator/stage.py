@@ -34,7 +34,7 @@ from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=20)
 SHORT = TurnParams(max_tokens=12)
-PLAN = Plan("free", models=("quick", "slow", "steady"), band=Band.STANDARD, ttft_limit_ms=10**9, max_output_tokens=512, **GENEROUS)
+PLAN = Plan("free", models=("quick", "slow", "steady", "tight"), band=Band.STANDARD, ttft_limit_ms=10**9, max_output_tokens=512, **GENEROUS)
 
 
 @dataclass(slots=True)

@@ -70,6 +70,8 @@ class Says:
 async def gateway() -> AsyncIterator[Gateway]:
     with tempfile.TemporaryDirectory(prefix="back") as folder:
         pools = [reference_pool(name, rate, "ascii") for name, rate in (("quick", 0.0), ("slow", 0.0), ("steady", 100.0))]
+        tight = reference_pool("tight", 0.0, "ascii")
+        pools.append(replace(tight, replica=replace(tight.replica, blocks=20)))
         gateway = Gateway(pools, SystemClock(), NullTelemetry(), runtime_dir=Path(folder))
         await gateway.start()
         try:
@@ -100,8 +102,8 @@ async def settled(background: Background) -> None:
             await asyncio.sleep(0.01)
 
 
-async def ask(stage: Stage, conversation_id: object, text: str) -> Message:
-    accepted = await stage.send(conversation_id, text, params=ANSWER)  # type: ignore[arg-type]
+async def ask(stage: Stage, conversation_id: object, text: str, model: str = "quick") -> Message:
+    accepted = await stage.send(conversation_id, text, model=model, params=ANSWER)  # type: ignore[arg-type]
     generation = await stage.ended(accepted.generation_id)
     assert generation.status is GenerationStatus.COMPLETE
     async with asyncio.timeout(5):
@@ -294,24 +296,34 @@ async def test_a_slow_summariser_delays_nobody(gateway: Gateway, monkeypatch: py
         assert {summary.source for summary in summaries} == {"extract"}
 
 
-async def test_a_summariser_whose_replica_is_killed_harms_no_chat(gateway: Gateway) -> None:
-    settings = BackgroundSettings(titles="model", summaries="model", pool="slow")
-    async with working(gateway, settings) as (stage, background):
+async def test_a_summariser_killed_at_work_harms_no_chat(gateway: Gateway) -> None:
+    async def kill_at_work() -> None:
+        while not gateway.replicas("steady")[0].running:
+            await asyncio.sleep(0.002)
+        os.kill(gateway.replicas("steady")[0].pid or 0, signal.SIGKILL)
+
+    async with working(gateway, BackgroundSettings(titles="words", summaries="model", pool="steady")) as (stage, background):
         conversation_id = await stage.conversation()
-        for number in range(12):
-            if number == 6:
-                os.kill(gateway.replicas("slow")[0].pid or 0, signal.SIGKILL)
-            await ask(stage, conversation_id, f"My number {number} is {LONG}")
+        killing = asyncio.create_task(kill_at_work())
+        answers = [await ask(stage, conversation_id, f"My number {number} is {LONG}") for number in range(12)]
+        async with asyncio.timeout(10):
+            await killing
         await settled(background)
-        assert (await ask(stage, conversation_id, "and now?")).status is MessageStatus.COMPLETE
+        answers.append(await ask(stage, conversation_id, "and now?"))
+        assert {answer.status for answer in answers} == {MessageStatus.COMPLETE}
+        summaries = await stage.ports.prompts.summaries(stage.owner, conversation_id)
+        assert "extract" in {summary.source for summary in summaries}
 
 
-async def test_a_title_takes_nothing_from_its_chats_cache(gateway: Gateway) -> None:
+@pytest.mark.parametrize("model", ["quick", "tight"])
+async def test_a_title_takes_nothing_from_its_chats_cache(gateway: Gateway, model: str) -> None:
+    """Also where both do not fit into the replica's blocks at once."""
     async with working(gateway, BackgroundSettings()) as (stage, background):
         conversation_id = await stage.conversation()
-        first = await ask(stage, conversation_id, "hello " * 60)
+        first = await ask(stage, conversation_id, "#" * 380, model)
         await settled(background)
-        second = await ask(stage, conversation_id, "and now?")
+        second = await ask(stage, conversation_id, "and now?", model)
+        assert gateway.replicas(model)[0].held_blocks == 0
         assert first.prompt_tokens is not None
         assert second.cached_tokens is not None
         assert second.cached_tokens >= 0.9 * first.prompt_tokens
