@@ -112,7 +112,7 @@ class Draft:
         not bring the next trim near. Where something earlier is plainly meant, half of that part is there in any case, a quarter once
         the part is used up.
         """
-        held, share = sum(self.measures.of_snippets(message.prompt) for message in self._kept(window)), self.budget.snippet_tokens
+        held, share = sum(exchange.snippet_tokens for exchange in self.exchanges[window.start :]), self.budget.snippet_tokens
         left = self.budget.limit - window.tokens - self.budget.already_tokens - self.budget.answer_tokens
         most = min(left, SNIPPET_TOKENS)
         least = share // 2 if held <= share else share // 4

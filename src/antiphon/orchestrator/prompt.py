@@ -117,10 +117,11 @@ class Lengths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question with its answer, or one that was never answered and so joins the next."""
+    """A question with its answer, or one that was never answered and so joins the next. ``snippet_tokens`` are of its ``tokens``."""
 
     messages: tuple[Message, ...]
     tokens: int
+    snippet_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def exchanges_of(messages: Sequence[Message], lengths: Lengths) -> tuple[Exchang
             groups.append([message])
         elif groups and is_said(message):
             groups[-1].append(message)
-    return tuple(Exchange(tuple(group), _exchange_tokens(group, lengths)) for group in groups)
+    return tuple(_exchange(group, lengths) for group in groups)
 
 
 def is_said(message: Message) -> bool:
@@ -215,9 +216,10 @@ def _tokens(budget: Budget, exchanges: Sequence[Exchange], start: int, summary: 
     return budget.bare_tokens + kept + (0 if summary is None else summary.tokens)
 
 
-def _exchange_tokens(group: Sequence[Message], lengths: Lengths) -> int:
+def _exchange(group: Sequence[Message], lengths: Lengths) -> Exchange:
     """Neighbours of one role become one message with a joint between them; only an answered question has a pair of its own."""
     contents = sum(lengths.of_message(message) for message in group)
     if len(group) == 1:
-        return contents + lengths.joint
-    return contents + lengths.pair + lengths.joint * (len(group) - 2) + lengths.of_snippets(group[1].prompt)
+        return Exchange(tuple(group), contents + lengths.joint)
+    snippets = lengths.of_snippets(group[1].prompt)
+    return Exchange(tuple(group), contents + lengths.pair + lengths.joint * (len(group) - 2) + snippets, snippets)

@@ -6,7 +6,7 @@ Everything here can be made anew from the store: it is a cache of the few hundre
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -39,12 +39,14 @@ class Recall:
         self._forgotten: OrderedDict[ConversationId, None] = OrderedDict()
         self._lock = Lock()
 
-    def missing(self, conversation_id: ConversationId, message_ids: Iterable[MessageId]) -> tuple[MessageId, ...]:
+    def missing(self, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> tuple[MessageId, ...]:
         """Which of these messages have not been read."""
         with self._lock:
             entry = self._entries.get(conversation_id)
-            known = {} if entry is None else entry.lengths
-            return tuple(message_id for message_id in message_ids if message_id not in known)
+            if entry is None:
+                return tuple(message_ids)
+            unread = {*message_ids} - entry.lengths.keys()
+            return tuple(message_id for message_id in message_ids if message_id in unread) if unread else ()
 
     def learn(self, conversation_id: ConversationId, messages: Sequence[Message]) -> None:
         """Read messages; those whose text has not grown since are read already."""
