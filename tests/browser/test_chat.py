@@ -29,6 +29,16 @@ def test_send_stream_and_open_again(chat: Chat) -> None:
     assert chat.shown() == text
 
 
+def test_a_name_given_after_the_first_answer_is_shown(chat: Chat) -> None:
+    person = chat.server.person()
+    chat.ask("A boat")
+    chat.page.wait_for_timeout(500)  # the list has been read again by then
+    renamed = person.http.patch(f"/v1/conversations/{chat.conversation}", json={"title": "Boats at sea"})
+    assert renamed.status_code == 200
+    expect(chat.page).to_have_title("Boats at sea · Antiphon")
+    expect(chat.page.get_by_test_id("sidebar-item").first).to_contain_text("Boats at sea")
+
+
 def test_stop_and_continue(chat: Chat) -> None:
     chat.use("slow")
     chat.send("Go on")

@@ -11,6 +11,9 @@ import { noticeOf, type Notice } from "./notice";
 import { patiently } from "./patience";
 import { chosenModel, models, refreshModels } from "./session";
 
+/** By then a model has named a conversation after its first answer, or on a busy machine. */
+const NAMED_AFTER_MS = [3000, 15000];
+
 /** One conversation: the shown path, the streams of its running answers, and what can be done to it. */
 export class Thread {
   readonly id = signal<string | null>(null);
@@ -247,6 +250,7 @@ export class Thread {
   /** An answer has ended: the message that was typed meanwhile goes out, or back to the composer. */
   private ended(view: MessageView): void {
     void refreshConversations();
+    if (this.views.value.length <= 2) for (const wait of NAMED_AFTER_MS) setTimeout(() => void refreshConversations(), wait);
     const next = this.queued.value;
     if (next === null || this.views.value.at(-1) !== view) return;
     this.queued.value = null;
