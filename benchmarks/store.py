@@ -19,11 +19,11 @@ from urllib.parse import quote
 
 import uvloop
 
+from antiphon.app.interpreter import tune_interpreter
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.generation import TurnParams
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation
-from antiphon.edge.server import tune_interpreter
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.base import CurrentLeaf, NewUserMessage, TurnToAccept

@@ -22,6 +22,7 @@ import structlog
 import uvloop
 from starlette.types import Receive, Scope, Send
 
+from antiphon.app.interpreter import tune_interpreter
 from antiphon.app.system import SystemClock
 from antiphon.core.events import Delta, Done, LogEntry
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams
@@ -33,7 +34,7 @@ from antiphon.core.tenancy import Scope as Permission
 from antiphon.edge.auth import new_api_key
 from antiphon.edge.http import EdgeApp
 from antiphon.edge.listener import open_listener
-from antiphon.edge.server import HttpServer, ServedApp, tune_interpreter
+from antiphon.edge.server import HttpServer, ServedApp
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.pace import Grid
 from antiphon.orchestrator.settings import Timing

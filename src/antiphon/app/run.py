@@ -6,7 +6,6 @@ Little is imported here, so that the replicas start at once; ``serving`` holds t
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ import uvloop
 
 from antiphon.app.config import Config, ServerConfig
 from antiphon.app.data_folder import DataFolder, DataFolderInUse, FolderHold
+from antiphon.app.interpreter import load_without_collector
 from antiphon.app.logging import LogFormat, configure_logging
 from antiphon.app.models import pull_missing_default
 from antiphon.app.pool_wiring import open_gateway
@@ -34,7 +34,7 @@ _PORTS_TRIED = 50
 
 def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> int:
     """Run a server with every role until SIGTERM or SIGINT; returns the exit code. Faults are one sentence on stderr."""
-    gc.disable()  # what is loaded stays; `tune_interpreter` turns it on again
+    load_without_collector()
     configure_logging(log_format)
     try:
         with DataFolder(config.data_dir).held() as hold:

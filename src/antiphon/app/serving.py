@@ -19,11 +19,12 @@ from antiphon import __version__
 from antiphon.app.admin import Admin, local_url
 from antiphon.app.config import Config
 from antiphon.app.data_folder import FolderHold
+from antiphon.app.interpreter import tune_interpreter
 from antiphon.app.wiring import Server
 from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.edge.http import build_app
 from antiphon.edge.metrics import watch_event_loop
-from antiphon.edge.server import HttpServer, tune_interpreter
+from antiphon.edge.server import HttpServer
 
 log = structlog.get_logger(__name__)
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
-import sys
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -32,8 +30,6 @@ LINGER_SECONDS = 5.0
 _PARTING_POLL_S = 0.005
 _IGNORED_BODY_BYTES = 16 << 20
 _PIECE_BYTES = 8192
-_SWITCH_INTERVAL_S = 0.001
-_COLLECTOR_THRESHOLDS = (10_000, 20, 100)
 
 
 class ServedApp(Protocol):
@@ -258,15 +254,3 @@ class HttpServer:
             connection.transport.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
-
-
-def tune_interpreter() -> None:
-    """Once everything is loaded: what lives now is never looked through again, garbage is looked for less often, threads give way.
-
-    With CPython's defaults 10,000 open streams mean pauses of 110-600 ms; streams leave few cycles behind. A store's thread that
-    has to ask a busy event loop for the interpreter waits a switch interval each time, and it asks once for every row.
-    """
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.freeze()
-    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-    gc.enable()

@@ -43,12 +43,6 @@ class Line:
         present = {sequence.request.band for sequence in candidates}
         self._served_at = {band: self._served_at.get(band, now) for band in present}
 
-    def in_order(self, candidates: Iterable[Sequence], now: float) -> list[Sequence]:
-        """All candidates, who goes first first."""
-        if self._rules.order == "fcfs":
-            return sorted(candidates, key=_arrival)
-        return sorted(candidates, key=self._rank(now))
-
     def turns(self, candidates: Iterable[Sequence], now: float) -> Iterator[Sequence]:
         """All candidates, who goes first first, where those that are taken are charged between two of them.
 
@@ -56,7 +50,7 @@ class Line:
         et al., OSDI 2024, algorithm 2), else all rows that are free at once would be one tenant's.
         """
         if self._rules.order == "fcfs":
-            yield from self.in_order(candidates, now)
+            yield from sorted(candidates, key=_arrival)
             return
         rank = self._rank(now)
         groups: dict[tuple[Rank, int], list[tuple[Rank, Sequence]]] = {}

@@ -265,7 +265,7 @@ class Scheduler:
         top = max(sequence.request.band for sequence in self._waiting.values())
         if not self._memory.can_swap or all(sequence.request.band >= top for sequence in self._running.values()):
             return
-        first = next(sequence for sequence in self._line.in_order(self._waiting.values(), now) if sequence.request.band == top)
+        first = next(self._line.turns([sequence for sequence in self._waiting.values() if sequence.request.band == top], now))
         path = self._memory.find(first)
         while not self._has_place(first, path):
             aside = victim(self._running.values(), below=top)
