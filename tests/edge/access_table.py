@@ -111,6 +111,7 @@ RULES: dict[str, Rule] = {
     "GET /v1/admin/retention": Rule(Access.ADMIN),
     "PUT /v1/admin/retention": Rule(Access.ADMIN, {"days": 30}),
     "GET /healthz": Rule(Access.PUBLIC, anonymous=200),
+    "GET /healthz/stream": Rule(Access.PUBLIC, anonymous=200),
     "GET /readyz": Rule(Access.PUBLIC, anonymous=200),
     "GET /metrics": Rule(Access.METRICS),
     "GET /openapi.json": Rule(Access.PUBLIC, anonymous=200),

@@ -41,10 +41,13 @@ def missing_programs() -> list[str]:
 
 
 @contextmanager
-def nginx(folder: Path, upstream: str) -> Iterator[Proxy]:
-    """Run it until the context ends; everything it writes goes into ``folder``."""
+def nginx(folder: Path, upstream: str, recipe: str | None = None) -> Iterator[Proxy]:
+    """Run it until the context ends; everything it writes goes into ``folder``. ``recipe``: an administrator's site."""
     ports = _free_ports(2)
-    site = _SITE.format(http=ports[0], https=ports[1], folder=folder, upstream=upstream)
+    if recipe is None:
+        site = _SITE.format(http=ports[0], https=ports[1], folder=folder, upstream=upstream)
+    else:
+        site = _led_here(recipe, ports, folder, upstream)
     _certificate(folder)
     program = _program("nginx")
     assert program is not None
@@ -57,6 +60,20 @@ def nginx(folder: Path, upstream: str) -> Iterator[Proxy]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
+
+
+def _led_here(recipe: str, ports: list[int], folder: Path, upstream: str) -> str:
+    """The recipe with its ports, its certificate and the server's address replaced, and nothing else."""
+    for theirs, ours in (
+        ("listen 80;", f"listen 127.0.0.1:{ports[0]};"),
+        ("listen 443 ", f"listen 127.0.0.1:{ports[1]} "),
+        ("/etc/letsencrypt/live/chat.example.com/fullchain.pem", f"{folder}/cert.pem"),
+        ("/etc/letsencrypt/live/chat.example.com/privkey.pem", f"{folder}/key.pem"),
+        ("http://127.0.0.1:8484", upstream),
+    ):
+        assert recipe.count(theirs) == 1, theirs
+        recipe = recipe.replace(theirs, ours)
+    return recipe
 
 
 def _program(name: str) -> str | None:

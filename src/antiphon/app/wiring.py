@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ from antiphon.stores.personal.sql import SqlPersonalTexts
 from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.sql import SqlShares
+from antiphon.stores.sql.backups import copy_to, put_back
 from antiphon.stores.sql.database import Migration, SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
@@ -121,6 +123,26 @@ async def migrate(config: Config) -> Migration:
             return await database.migrate()
         finally:
             await database.close()
+
+
+async def backup(config: Config, file: Path) -> None:
+    """Copy the database into the new ``file``, whoever writes to it meanwhile. Raises as ``copy_to``."""
+    await asyncio.to_thread(copy_to, config.store.sqlite_path, file)
+
+
+async def restore(config: Config, file: Path) -> Path | None:
+    """Put a backup in the database's place while no server has it; where what was there is kept.
+
+    Raises ``DataFolderInUse``, and as ``put_back``.
+
+    Journals of the database that was there are removed: they are about other generations.
+    """
+    folder = DataFolder(config.data_dir)
+    with folder.held():
+        kept = await asyncio.to_thread(put_back, file, config.store.sqlite_path)
+        for segment in folder.log.glob("*.seg") if folder.log.is_dir() else ():
+            segment.unlink()
+        return kept
 
 
 @asynccontextmanager

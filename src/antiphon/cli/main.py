@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from antiphon.cli import chat, cost, doctor, exporting, importing, keys, link, migrate, models, serve, tenants, top, users, version
+from antiphon.cli import backup, chat, cost, doctor, exporting, importing, keys, link, migrate, models, serve, tenants, top, users, version
 from antiphon.core.errors import AntiphonError, ConfigErrors
 
-_COMMANDS = (serve, chat, keys, users, tenants, link, models, importing, exporting, migrate, top, cost, doctor, version)
+_COMMANDS = (serve, chat, keys, users, tenants, link, models, importing, exporting, migrate, backup, top, cost, doctor, version)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

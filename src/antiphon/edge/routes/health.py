@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from antiphon.edge.access import METRICS, PUBLIC, GuardedRoute, Services, guarded
+from antiphon.edge.access import METRICS, PUBLIC, GuardedRoute, Handoff, Responses, Services, guarded
+from antiphon.edge.connection import Connection
 from antiphon.edge.metrics import CONTENT_TYPE
+from antiphon.edge.sse import HEADERS
+
+PIECES_APART_S = 0.4
+_PIECES: Responses = {200: {"description": "Two comments, a moment apart.", "content": {"text/event-stream": {}}}}
 
 router = APIRouter(tags=["health"], route_class=GuardedRoute)
 
@@ -31,6 +38,23 @@ class ReadyAnswer:
 async def healthz() -> dict[str, str]:
     """200 for as long as the event loop lives."""
     return {"status": "ok"}
+
+
+@router.get("/healthz/stream", response_model=None, responses=_PIECES)
+@guarded(PUBLIC)
+async def stream_health() -> Response:
+    """Two pieces, a moment apart, as answers are streamed: whoever reads them together sits behind a proxy that holds streams back."""
+    return Handoff(_two_pieces)
+
+
+async def _two_pieces(scope: Scope, receive: Receive, send: Send) -> None:
+    connection = Connection(scope, receive, send, on_gone=lambda: None)
+    async with connection.watching():
+        await connection.start(200, HEADERS)
+        await connection.write(b": one\n\n")
+        await asyncio.sleep(PIECES_APART_S)
+        await connection.write(b": two\n\n")
+        await connection.finish()
 
 
 @router.get("/readyz", responses={503: {"description": "Not yet, or not any more.", "model": ReadyAnswer}})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -21,8 +22,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from antiphon.core.errors import DiskFull, StoreUnavailable
-from antiphon.stores.sql import search
+from antiphon.core.errors import Conflict, DiskFull, NotFound, StoreUnavailable
+from antiphon.stores.sql import schema, search
 from antiphon.stores.sql.base import Gone
 
 KEPT = 2
@@ -57,7 +58,7 @@ class Backups:
         staged = whole.with_name(f".{whole.name}{_STAGED}")
         self._check_room()
         try:
-            self._copy(staged)
+            _copy(self._database, staged)
             _sync(staged)
         except (sqlite3.Error, OSError) as failure:
             self._drop_staged()
@@ -93,17 +94,6 @@ class Backups:
                 _log.info("backup_expired", file=file.name)
                 _remove(file)
 
-    def _copy(self, staged: Path) -> None:
-        source = sqlite3.connect(f"{self._database.absolute().as_uri()}?mode=ro", uri=True)
-        with closing(source), closing(sqlite3.connect(staged)) as copy:
-            copy.execute("PRAGMA synchronous = OFF").close()
-            source.backup(copy)
-            # One file, without a log beside it.
-            copy.execute("PRAGMA journal_mode = DELETE").close()
-            told = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if told != "ok":
-                raise StoreUnavailable(f"The database is damaged ({told}); it was left as it is.")
-
     def _check_room(self) -> None:
         if shutil.disk_usage(self.folder).free < self._wanted_bytes():
             raise self._no_room()
@@ -122,6 +112,89 @@ class Backups:
     def _drop_staged(self) -> None:
         for left in self.folder.glob(f".*{_STAGED}*"):
             left.unlink(missing_ok=True)
+
+
+def copy_to(database: Path, file: Path) -> None:
+    """Copy the database as it is at one moment into the new ``file``, while others may write to it. Blocking.
+
+    The copy appears whole, checked and synced, readable by its owner alone, or not at all. Raises ``Conflict`` where ``file`` is there
+    already, ``NotFound`` where there is no database, ``DiskFull``, ``StoreUnavailable``.
+    """
+    if not database.is_file():
+        raise NotFound(f"There is no database {database}.")
+    if file.exists():
+        raise Conflict(f"{file} is there already; a backup takes nothing's place.")
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}", suffix=_STAGED)
+    os.close(descriptor)
+    staged = Path(name)
+    try:
+        _copy(database, staged)
+        _sync(staged)
+        staged.rename(file)
+        _sync(file.parent)
+    except (sqlite3.Error, OSError) as failure:
+        if _is_full(failure):
+            raise DiskFull(f"The disk is full: {database.name} was not copied to {file}.") from failure
+        raise StoreUnavailable(f"{database.name} could not be copied to {file}: {failure}.") from failure
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def put_back(file: Path, database: Path) -> Path | None:
+    """Put the backup ``file`` in the place of the database, which nobody has open; where what was there is kept, if anything was.
+
+    Blocking. Ended at any moment, it leaves the old database or the restored one. Raises ``NotFound``, ``DiskFull``, ``StoreUnavailable``
+    for a file that is damaged or no backup.
+    """
+    if not file.is_file():
+        raise NotFound(f"There is no backup {file}.")
+    staged = database.with_name(f".{database.name}{_STAGED}")
+    staged.unlink(missing_ok=True)
+    try:
+        _copy(file, staged)
+        _check_ours(staged, file)
+        kept = Backups(database).make("replaced") if database.is_file() else None
+        _fold(database)
+        _sync(staged)
+        staged.replace(database)
+        _sync(database.parent)
+        return kept
+    except (sqlite3.Error, OSError) as failure:
+        if _is_full(failure):
+            raise DiskFull(f"The disk is full: {file} was not put back, and nothing was changed.") from failure
+        raise StoreUnavailable(f"{file} is damaged or no backup: {failure}.") from failure
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def _copy(database: Path, staged: Path) -> None:
+    source = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)
+    with closing(source), closing(sqlite3.connect(staged)) as copy:
+        copy.execute("PRAGMA synchronous = OFF").close()
+        source.backup(copy)
+        # One file, without a log beside it.
+        copy.execute("PRAGMA journal_mode = DELETE").close()
+        told = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if told != "ok":
+            raise StoreUnavailable(f"The database is damaged ({told}); it was left as it is.")
+
+
+def _check_ours(staged: Path, file: Path) -> None:
+    """A schema that no version knows, or a newer one, is not put back."""
+    with closing(sqlite3.connect(staged)) as copy:
+        found = copy.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('alembic_version', 'conversations', 'users')").fetchone()
+        if found[0] != 3:
+            raise StoreUnavailable(f"{file} is no backup of Antiphon's.")
+        version = copy.execute("SELECT version_num FROM alembic_version").fetchone()
+    if version is None or version[0] not in schema.versions():
+        raise StoreUnavailable(f"{file} was made by a newer Antiphon than this one.")
+
+
+def _fold(database: Path) -> None:
+    """Leave no write-ahead log that a database put in this one's place would take for its own."""
+    if database.is_file():
+        with closing(sqlite3.connect(database)) as old:
+            old.execute("PRAGMA journal_mode = DELETE").close()
 
 
 def _clean(file: Path, gone: Sequence[Gone]) -> None:

@@ -1,0 +1,114 @@
+"""What is in ``deploy/`` as an administrator would use it: the site in a real nginx, and what can be known of the other files."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from antiphon.app.config import Flags, load_config
+from antiphon.edge.routes.health import PIECES_APART_S
+from antiphon.orchestrator.settings import Timing
+from tests.system.nginx import missing_programs, nginx
+from tests.system.served import Server, reference_config
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+NAME = "chat.example.com"
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+def test_the_site_for_nginx(tmp_path: Path, free_port: int) -> None:
+    missing = missing_programs()
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    server = Server(tmp_path / "data", reference_config(extra=f'[server]\npublic_url = "https://{NAME}"\n'), port=free_port)
+    server.start()
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    try:
+        assert server.url == f"https://{NAME}", "links lead to the address that people use"
+        with nginx(folder, f"http://127.0.0.1:{free_port}", (DEPLOY / "nginx.conf").read_text()) as proxy:
+            port = urlsplit(proxy.https).port
+            http = urlsplit(proxy.http).port
+
+            def curl(*flags: str) -> str:
+                found = ["--resolve", f"{NAME}:{port}:127.0.0.1", "--resolve", f"{NAME}:{http}:127.0.0.1"]
+                command = ["curl", "--silent", "--insecure", "--include", "--no-buffer", *found, *flags]
+                return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+            base = f"https://{NAME}:{port}"
+            assert f"location: https://{NAME}/x" in curl(f"http://{NAME}:{http}/x").lower()
+            signed_in = curl("--http2", f"{base}/v1/session", "--json", f'{{"token": "{server.link.partition("token=")[2]}"}}')
+            assert signed_in.startswith("HTTP/2 204")
+            assert "set-cookie: __Host-antiphon_session=" in signed_in and "; Secure" in signed_in
+            assert "strict-transport-security" in signed_in
+            assert arrive_apart(
+                [
+                    "curl",
+                    "--silent",
+                    "--insecure",
+                    "--no-buffer",
+                    "--http2",
+                    "--resolve",
+                    f"{NAME}:{port}:127.0.0.1",
+                    f"{base}/healthz/stream",
+                ]
+            )
+            large = tmp_path / "large.zip"
+            large.write_bytes(b"PK" + bytes(5_000_000))
+            key = f"Authorization: Bearer {server.key()}"
+            answer = curl(f"{base}/v1/import", "--header", key, "--form", f"file=@{large}")
+            assert "HTTP/2 422" in answer, "it was read: the server's own bounds hold, not the proxy's"
+    finally:
+        server.end()
+
+
+def arrive_apart(command: list[str]) -> bool:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        began = time.monotonic()
+        process.stdout.read()
+        return time.monotonic() - began > PIECES_APART_S / 2
+
+
+def test_the_example_configuration_is_one() -> None:
+    config = load_config(Flags(config=DEPLOY / "antiphon.toml"), {"HOME": "/home/ada"})
+    assert config.pools
+    assert tomllib.loads((DEPLOY / "antiphon.toml").read_text())
+
+
+def test_the_unit_gives_time_to_drain_and_no_rights() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
+    unit.read(DEPLOY / "antiphon.service")
+    service = unit["Service"]
+    assert service["User"] != "root" and service["NoNewPrivileges"] == "yes" and service["CapabilityBoundingSet"] == ""
+    assert int(service["TimeoutStopSec"]) > Timing().drain_seconds
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_containers_run_as_nobody_and_have_time_to_drain() -> None:
+    lines = [line for line in (DEPLOY / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+    last_stage = lines[max(number for number, line in enumerate(lines) if line.startswith("FROM")) :]
+    (user,) = [line.split()[1] for line in last_stage if line.startswith("USER")]
+    assert user not in {"0", "root"}
+    for line in lines:
+        if line.startswith("COPY") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (ROOT / source).exists(), source
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    server = compose["services"]["antiphon"]
+    assert int(server["stop_grace_period"].rstrip("s")) > Timing().drain_seconds
+    assert all(port.startswith("127.0.0.1:") for port in server["ports"])
+    environment = {name: value.partition(":-")[2].rstrip("}") or value for name, value in server["environment"].items()}
+    config = load_config(Flags(), {"HOME": "/home/ada", **environment})
+    assert (config.server.public_url, config.limits.scheme) == ("http://localhost:8484", "redis")
