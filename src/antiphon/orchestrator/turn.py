@@ -21,16 +21,13 @@ from antiphon.core.errors import (
     EngineFailed,
     GenerationFailed,
     Interrupted,
-    ModelGone,
     NoCapacity,
     NotFound,
-    QueueTimeout,
     StaleEpoch,
 )
 from antiphon.core.events import Downgraded, LogEvent, Meta, PrefillProgress, Queued, ReadContext, Snapshot
 from antiphon.core.generation import Generation, GenerationStatus
 from antiphon.core.ids import GenerationId
-from antiphon.core.messages import PromptRecord
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
@@ -44,13 +41,12 @@ from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, fa
 from antiphon.orchestrator.keeper import Keeper
 from antiphon.orchestrator.live import LiveFeed
 from antiphon.orchestrator.pace import Grid, persist
-from antiphon.orchestrator.parts import Question, RenderedPrompt, read_context
-from antiphon.orchestrator.planner import Place, PromptPlanner
+from antiphon.orchestrator.parts import read_context
+from antiphon.orchestrator.planner import PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readership
-from antiphon.orchestrator.request import ModelLimits, TurnRequest, turn_request
-from antiphon.orchestrator.resume import ShownText
 from antiphon.orchestrator.thinking import Spoken, ThinkingSplit
+from antiphon.orchestrator.turn_prompt import TurnPrompt, Written
 from antiphon.orchestrator.writer import LogWriter
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.generations.base import FinishedGeneration
@@ -60,7 +56,6 @@ log = structlog.get_logger(__name__)
 
 _RELEASE_S = 1.0
 _LAST_WORD_S = 0.3
-_POOL_POLL_S = 0.1
 
 
 @dataclass(slots=True)
@@ -92,8 +87,7 @@ class Turn:
         self._plan = ports.plans.get(generation.plan) or Plan(generation.plan)
         self._control = control
         self._grid = grid
-        self._planner = planner
-        self._prompt: PromptRecord | None = None
+        self._prompt = TurnPrompt(ports, generation, self._plan, planner, control.continues)
         self._writer = LogWriter(ports.log, generation.id, generation.epoch)
         self._coalescer = Coalescer(self._writer, grid)
         self._attendance = Attendance(control.readership, ports.clock, self._plan, lambda band: ports.gateway.set_band(generation.id, band))
@@ -247,8 +241,8 @@ class Turn:
     async def _generate(self) -> Finished:
         """Ask the gateway and hand on what it yields; returns the engine's last word."""
         deadline = self._ports.clock.monotonic() + queue_deadline_s(self._plan)
-        pool = await self._ready_pool(queue_deadline_s(self._plan))
-        request = await self._request(pool)
+        pool = await self._prompt.ready_pool(queue_deadline_s(self._plan))
+        request = await self._prompt.request(pool, self._attendance.band, self._written())
         self._split = await self._new_split(pool)
         self._coalescer.skip(request.skip)
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
@@ -270,6 +264,9 @@ class Turn:
                         return event
         raise EngineFailed("The engine ended without a last word.")
 
+    def _written(self) -> Written:
+        return Written(self._writer.text.removeprefix(self._generation.prior_text), self._own_ids)
+
     async def _new_split(self, pool: PoolStatus) -> ThinkingSplit:
         """Told apart from the first token on: those that an earlier start has written go through it again."""
         generation = self._generation
@@ -277,64 +274,6 @@ class Turn:
         split = ThinkingSplit(tokenizer, generation.params.stop, continued=bool(generation.prior_text))
         await asyncio.to_thread(split.push, self._own_ids, "")
         return split
-
-    async def _ready_pool(self, deadline_s: float) -> PoolStatus:
-        """The generation's pool, once its model is loaded. Raises ``QueueTimeout`` after ``deadline_s``."""
-        try:
-            async with asyncio.timeout(deadline_s):
-                while True:
-                    pool = self._ports.gateway.resolve(self._generation.pool or self._generation.model, ())
-                    if pool.context_tokens > 0:
-                        return pool
-                    await asyncio.sleep(_POOL_POLL_S)
-        except ModelGone as gone:
-            raise EngineFailed(gone.detail) from gone
-        except TimeoutError:
-            raise QueueTimeout("No model became ready in time.") from None
-
-    async def _request(self, pool: PoolStatus) -> TurnRequest:
-        generation = self._generation
-        prompt = await persist(lambda: self._rendered(pool), what="read_prompt", forever=True)
-        limits = ModelLimits(
-            context_tokens=pool.context_tokens,
-            default_tokens=self._ports.answer_tokens(pool.name, self._plan),
-            band=self._attendance.band,
-        )
-        shown = ShownText(
-            prior=generation.prior_text,
-            prior_ids=await self._prior_ids(),
-            own=self._writer.text.removeprefix(generation.prior_text),
-            own_ids=self._own_ids,
-        )
-        tokenizer = self._ports.gateway.tokenizer(pool.name)
-        return await asyncio.to_thread(turn_request, tokenizer, generation, prompt, shown, limits)
-
-    async def _rendered(self, pool: PoolStatus) -> RenderedPrompt:
-        """The prompt that was decided on when the turn was accepted; decided on now where no context was known then."""
-        generation, conversations = self._generation, self._ports.conversations
-        head = await conversations.get(self._owner, generation.conversation_id)
-        answer = await conversations.message(self._owner, generation.message_id)
-        asked = None if generation.user_message_id is None else await conversations.message(self._owner, generation.user_message_id)
-        leaf, question = (None, Question(answer.id, "")) if asked is None else (asked.parent_id, Question(asked.id, asked.content))
-        place = Place(self._owner, head.id, leaf, head.temporary)
-        record = answer.prompt
-        rendered = None
-        if record is not None and record.model == pool.model:
-            rendered = await self._planner.render(place, question, record, pool)
-        if rendered is None:
-            planned = await self._planner.plan(place, question, pool, already=generation.prior_text)
-            self._prompt = replace(planned.record, preamble="", summary=planned.record.summary if planned.summary is None else None)
-            rendered = await self._planner.render(place, question, self._prompt, pool)
-        if rendered is None:
-            raise EngineFailed("The conversation changed while its prompt was being made.")
-        return rendered
-
-    async def _prior_ids(self) -> tuple[int, ...]:
-        """The ids behind the text to be continued, while its log lives and we know whose it is."""
-        if not self._generation.prior_text or self._control.continues is None:
-            return ()
-        state = await self._ports.log.state(self._control.continues)
-        return () if state is None else state.token_ids
 
     def _take(self, tokens: Tokens) -> None:
         self._meter.sampled(len(tokens.token_ids))
@@ -397,7 +336,7 @@ class Turn:
             now=now,
             content_tokens=content_tokens,
             reasoning="" if self._split is None else self._split.reasoning,
-            prompt=self._prompt,
+            prompt=self._prompt.record,
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
         await self._ports.allowances.settle(customer_of(self._generation, self._plan), serving, ended)
