@@ -13,8 +13,10 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -46,6 +48,7 @@ from benchmarks.served import Answer, ChatClient, Served, served
 TURNS = 60
 CONTEXT_TOKENS = 2144
 ANSWER_TOKENS = 32
+CASES_AT_ONCE = 4
 PLAN = """
 [[plans]]
 name = "free"
@@ -273,22 +276,35 @@ async def measure_assembly(report: Report, *, seed: int, turns: int) -> None:
 # --- written cases ------------------------------------------------------------------------------
 
 
-def ask_case(server: Served, client: ChatClient, case: Case) -> tuple[bool, int, int, int]:
-    """Whether the fact was read at turn 50, how many snippets were, how many of them were the fact, and their tokens."""
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Whether the fact was read at turn 50, how many ``snippets`` came with that turn, ``right`` of them the fact, and their ``tokens``."""
+
+    case: Case
+    read: bool
+    snippets: int
+    right: int
+    tokens: int
+    trims: int
+
+
+def ask_case(server: Served, case: Case) -> Recalled:
+    client, chat = ChatClient(server), Chat()
     conversation = client.new_conversation()
     told = {1: case.fact, 11: case.distractors[0], 22: case.distractors[1], 33: case.distractors[2]}
     fillers = iter(FILLERS)
-    generation = ""
     for turn in range(50):
         text = case.question if turn == 49 else told.get(turn) or " ".join(next(fillers))
         answer = client.ask(conversation, text, max_tokens=40, seed=turn)
         if answer.error:
             raise RuntimeError(answer.error)
-        generation = answer.generation_id
-    parts = prompt_of(server, generation)["parts"]
+        chat.answers.append(answer)
+    client.close()
+    parts = prompt_of(server, chat.answers[-1].generation_id)["parts"]
     snippets = list(takewhile(lambda part: part["kind"] == "snippet", reversed(parts[:-1])))  # those of the last turn alone
     right = sum(case.fact in part["text"] for part in snippets)
-    return any(case.fact in part["text"] for part in parts), len(snippets), right, sum(part["tokens"] for part in snippets)
+    read = any(case.fact in part["text"] for part in parts)
+    return Recalled(case, read, len(snippets), right, sum(part["tokens"] for part in snippets), len(chat.trims))
 
 
 def prompt_of(server: Served, generation: str) -> Any:
@@ -302,31 +318,25 @@ def prompt_of(server: Served, generation: str) -> Any:
 
 
 def measure_cases(report: Report, *, some: Sequence[Case]) -> None:
-    hits: dict[bool, list[bool]] = {True: [], False: []}
-    precision: list[float] = []
-    tokens: list[int] = []
-    with served(REFERENCE) as server:
-        client = ChatClient(server)
-        for case in some:
-            hit, snippets, right, length = ask_case(server, client, case)
-            hits[case.shared_words].append(hit)
-            tokens.append(length)
-            if snippets:
-                precision.append(right / snippets)
-            if not hit:
-                progress(f"not read: {case.question}")
-        client.close()
-    everything = hits[True] + hits[False]
+    with served(REFERENCE) as server, ThreadPoolExecutor(CASES_AT_ONCE) as people:
+        told = list(people.map(partial(ask_case, server), some))
+    for one in told:
+        if not one.read:
+            progress(f"not read: {one.case.question}")
+    apart = [one.read for one in told if not one.case.shared_words]
+    shared = [one.read for one in told if one.case.shared_words]
+    quoting = [one.right / one.snippets for one in told if one.snippets]
     report.n += 50 * len(some)
     report.results |= {
-        "recall_turns": round(sum(everything) / len(everything), 3),
-        "recall_turns_shared_words": round(sum(hits[True]) / len(hits[True]), 3),
-        "recall_turns_apart": round(sum(hits[False]) / len(hits[False]), 3),
-        "snippet_precision": round(sum(precision) / max(len(precision), 1), 3),
-        "snippet_tokens_max": max(tokens),
+        "recall_turns": round(sum(shared + apart) / len(told), 3),
+        "recall_turns_shared_words": round(sum(shared) / len(shared), 3),
+        "recall_turns_apart": round(sum(apart) / len(apart), 3),
+        "snippet_precision": round(sum(quoting) / max(len(quoting), 1), 3),
+        "snippet_tokens_max": max(one.tokens for one in told),
+        "cases_turns_per_trim": round(49 * len(told) / max(sum(one.trims for one in told), 1), 1),
         "recall_file": None,
     }
-    progress(f"cases: {sum(everything)} of {len(everything)} facts were read")
+    progress(f"cases: {sum(shared + apart)} of {len(told)} facts were read")
 
 
 def main() -> None:
