@@ -98,8 +98,12 @@ def test_what_is_plainly_meant_has_a_room_of_its_own() -> None:
     for question in ("How large is the budget of project Heron?", "Which is my native tongue?"):
         assert snippets(question, usual=-20) == 1
     weak = "How do bees see?"
-    assert snippets(weak, usual=100) > 0
-    assert snippets(weak, usual=-20) == 0
+    long = (
+        "The project Heron has a budget. Translate that into Latin, compare syntax, grammar and metre, then sketch a poem on autumn leaves."
+    )
+    for question in (weak, long):
+        assert snippets(question, usual=100) > 0
+        assert snippets(question, usual=-20) == 0
 
 
 def test_an_answer_comes_back_when_the_model_is_addressed() -> None:

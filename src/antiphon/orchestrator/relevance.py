@@ -30,6 +30,8 @@ _LEAST_SCORE = 0.5
 _LEAST_SCORE_PERSONAL = 0.25
 _PLAIN_SCORE = 1.2
 """Nearer than small talk comes to anything: two or more of the rarer words are the same."""
+_PLAIN_PART = 0.5
+"""How much of what a message says a passage holds that is plainly meant; a long message has words in common with many."""
 _WITHIN_OF_BEST = 0.4
 _OF_READ, _OF_READ_PERSONAL = 1.0, 0.6
 _MOST_SNIPPETS = 8
@@ -201,7 +203,8 @@ def choose(
         read * (_OF_READ_PERSONAL if personal else _OF_READ),
     )
     chosen: list[int] = []
-    left = room.plain if personal or best >= _PLAIN_SCORE else room.usual
+    plain = personal or (best >= _PLAIN_SCORE and _part_in(passages[order[0]], question, branch) >= _PLAIN_PART)
+    left = room.plain if plain else room.usual
     for row in order:
         if scores[row] < least:
             break
@@ -223,7 +226,7 @@ def _scores(question: str, branch: Branch, cosines: Sequence[float], *, personal
     scores = {row: (cosines[row] - _LEAST_COSINE) / (1 - _LEAST_COSINE) for row in near}
     for word in sorted(set(content_words(question))):
         holding = branch.of(branch.index.holding(word))
-        weight = _WORD_WEIGHT * math.log(1 + (branch.size - len(holding) + 0.5) / (len(holding) + 0.5)) * (_K1 + 1)
+        weight = _WORD_WEIGHT * _rarity(branch, len(holding)) * (_K1 + 1)
         for row in holding:
             count, length = passages[row].words[word], passages[row].length
             scores[row] = scores.get(row, 0.0) + weight * count / (count + _K1 * (1 - _B + _B * length / average))
@@ -235,6 +238,17 @@ def _scores(question: str, branch: Branch, cosines: Sequence[float], *, personal
     for row in branch.of(branch.index.told) if personal else ():
         scores[row] = scores.get(row, 0.0) + _TOLD_WEIGHT
     return scores
+
+
+def _part_in(passage: Passage, question: str, branch: Branch) -> float:
+    """How much of the question's content words the passage holds, rarer ones counting more."""
+    asked = {word: _rarity(branch, len(branch.of(branch.index.holding(word)))) for word in content_words(question)}
+    return sum(rarity for word, rarity in asked.items() if word in passage.words) / max(sum(asked.values()), 1e-9)
+
+
+def _rarity(branch: Branch, holding: int) -> float:
+    """BM25's weight of a word that so many passages hold."""
+    return math.log(1 + (branch.size - holding + 0.5) / (holding + 0.5))
 
 
 def _passage(message_id: MessageId, role: Role, text: str) -> Passage:
