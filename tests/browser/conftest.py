@@ -62,7 +62,7 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     config = reference_config(output_tokens_per_s=50, extra=NASTY + SLOW + ECHO).replace(
         'name = "free"', 'name = "free"\nmodels = ["small", "nasty", "slow", "echo"]'
@@ -81,7 +81,7 @@ def signed_in(browser: Browser, server: Server) -> StorageState:
     """The owner's session, made by opening the sign-in link."""
     context = browser.new_context()
     page = context.new_page()
-    page.goto(server.link)
+    page.goto(server.command("link"))  # each signs in once
     expect(page.get_by_test_id("composer")).to_be_visible()
     state = context.storage_state()
     context.close()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, StorageState, expect
+from playwright.sync_api import Browser, Page, Route, StorageState, expect
 
 from tests.browser.axe import serious_findings
 from tests.browser.chat import Chat
@@ -36,6 +36,19 @@ def test_what_comes_first_is_what_the_page_names(chat: Chat, static_folder: Path
     late = [name for name in scripts if name not in named]
     assert late, "the markdown code comes by itself"
     assert all(re.search(r"/(view|blocks|render)-", name) for name in late), late
+
+
+def test_markdown_code_that_comes_late_leaves_nothing_behind(page: Page, chat: Chat) -> None:
+    chat.use("echo")
+    chat.ask("# A title\n\n- one\n- two")
+    held: list[Route] = []
+    page.route(re.compile(r"/assets/view-.*\.js"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
+    page.reload(wait_until="commit")
+    expect(chat.answer.locator(".prose.plain")).to_have_text("# A title\n\n- one\n- two")
+    assert len(held) == 1
+    held[0].continue_()
+    expect(chat.answer.get_by_role("heading", name="A title")).to_be_visible()
+    expect(chat.answer.locator(".prose")).to_have_text(re.compile(r"^\s*A title\s*one\s*two\s*$"))
 
 
 def test_no_request_leaves_the_server_and_no_rule_is_broken(chat: Chat) -> None:
@@ -87,6 +100,32 @@ def test_scrolling_up_is_never_fought(chat: Chat) -> None:
     chat.page.get_by_role("button", name="Go to the end").click()
     chat.page.wait_for_timeout(800)
     assert pane.evaluate("pane => pane.scrollHeight - pane.clientHeight - pane.scrollTop") < 2
+
+
+def test_another_version_comes_where_this_one_was(chat: Chat) -> None:
+    for text in ("one", "two", "three"):
+        chat.ask(text)
+    chat.page.set_viewport_size({"width": 900, "height": 420})
+    question = chat.page.locator("[data-testid=message][data-role=user]").nth(1)
+    question.hover()
+    question.get_by_test_id("edit").click()
+    chat.page.get_by_label("Edit message").fill(
+        "two, in other words, which are more than a line has room for, so that what follows moves down " * 2
+    )
+    chat.page.get_by_label("Edit message").press("Enter")
+    chat.ended()
+    chat.page.wait_for_timeout(600)
+    arrows = question.get_by_role("group", name="Versions")
+    arrows.get_by_test_id("branch-prev").hover()  # where it can be pressed
+    before = arrows.bounding_box()
+    arrows.get_by_test_id("branch-prev").click()
+    expect(arrows).to_contain_text("1/2")
+    expect(question.get_by_test_id("branch-next")).to_be_focused()
+    chat.page.wait_for_timeout(300)
+    after = arrows.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) <= 1
 
 
 def test_shortcuts(chat: Chat) -> None:

@@ -183,10 +183,10 @@ def opened(browser: Browser, served: Server, session: StorageState) -> Iterator[
         context.close()
 
 
-def holds(chat: Chat, name: str) -> None:
+def holds(chat: Chat, name: str, *, moving: str = "") -> None:
     """The state is accessible and looks as it is drawn."""
     assert serious_findings(chat.page) == []
-    draws(chat.page, name, chat.page.context)
+    draws(chat.page, name, chat.page.context, moving)
 
 
 def imported(server: Server, *messages: dict[str, object], title: str = "Trees") -> str:
@@ -259,10 +259,10 @@ def test_streaming(opened: Opened) -> None:
     chat = opened(settings={"theme": "light"}, model="slow")
     chat.send("Which tree is the tallest?")
     chat.growing(60)
-    holds(chat, "streaming")
+    holds(chat, "streaming", moving=".prose")
     chat.page.get_by_test_id("stop").click()
     chat.ended("cancelled")
-    holds(chat, "stopped")
+    holds(chat, "stopped", moving=".prose")
 
 
 @contextmanager
@@ -311,7 +311,7 @@ def test_reconnecting_and_offline(opened: Opened, served: Server) -> None:
     assert cable.pull() > 0
     expect(chat.page.get_by_test_id("status")).to_contain_text("Reconnecting")
     expect(chat.page.get_by_test_id("offline")).to_be_visible()
-    holds(chat, "reconnecting")
+    holds(chat, "reconnecting", moving=".prose")
     cable.plug()
     chat.page.context.set_offline(False)
     chat.ended()
@@ -362,7 +362,7 @@ def test_limited_with_a_countdown(opened: Opened, browser: Browser, served: Serv
     expect(chat.page.get_by_test_id("notice")).to_contain_text("Ready in")
     expect(chat.page.get_by_test_id("send")).to_be_disabled()
     expect(chat.composer).to_have_value("And the oldest?")
-    holds(chat, "limited")
+    holds(chat, "limited", moving=".prose")
 
 
 def test_high_demand(opened: Opened, browser: Browser, served: Server) -> None:
@@ -391,7 +391,7 @@ def test_earlier_messages_left_out(opened: Opened) -> None:
             break
     expect(chat.page.get_by_test_id("left-out")).to_be_visible()
     chat.page.get_by_test_id("left-out").scroll_into_view_if_needed()
-    holds(chat, "left-out")
+    holds(chat, "left-out", moving=".prose")
 
 
 def test_temporary(opened: Opened) -> None:
@@ -408,7 +408,7 @@ def test_next_message_and_attachment(opened: Opened) -> None:
     chat.send("And the oldest?")
     chat.paste("a long log line\n" * 900)
     expect(chat.page.get_by_test_id("attachment")).to_be_visible()
-    holds(chat, "next-and-attachment")
+    holds(chat, "next-and-attachment", moving=".prose")
 
 
 def test_details_and_reasons(opened: Opened) -> None:
@@ -416,11 +416,11 @@ def test_details_and_reasons(opened: Opened) -> None:
     chat.ask("Which tree is the tallest?")
     chat.answer.get_by_test_id("info").click()
     expect(chat.page.get_by_test_id("info-panel")).to_contain_text("tok/s")
-    holds(chat, "details")
+    holds(chat, "details", moving=".prose")
     chat.page.keyboard.press("Escape")
     chat.answer.get_by_test_id("thumb-down").click()
     expect(chat.page.get_by_test_id("reasons")).to_be_visible()
-    holds(chat, "reasons")
+    holds(chat, "reasons", moving=".prose")
 
 
 def test_palette_share_and_model_picker(opened: Opened) -> None:
@@ -429,16 +429,16 @@ def test_palette_share_and_model_picker(opened: Opened) -> None:
     chat.page.keyboard.press("Control+k")
     chat.page.get_by_test_id("search-field").fill("hyperboloid")
     expect(chat.page.get_by_test_id("search-result").first).to_contain_text("hyperboloid")
-    holds(chat, "search")
+    holds(chat, "search", moving=".prose")
     chat.page.keyboard.press("Escape")
     chat.page.locator(".model-picker").click()
     expect(chat.page.get_by_role("menuitemradio", name="echo")).to_be_visible()
-    holds(chat, "models")
+    holds(chat, "models", moving=".prose")
     chat.page.keyboard.press("Escape")
     chat.page.get_by_role("button", name="Share").click()
     chat.page.get_by_test_id("share-create").click()
     expect(chat.page.get_by_test_id("share-url")).to_be_visible()
-    holds(chat, "share")
+    holds(chat, "share", moving=".prose")
 
 
 @pytest.mark.parametrize("tab", ["General", "Personal", "Models", "Data", "Usage", "Account"])

@@ -266,6 +266,25 @@ def test_what_is_left_of_a_limit_is_in_the_menu(chat: Chat) -> None:
     expect(chat.page.get_by_role("tab", name="Usage")).to_have_attribute("aria-selected", "true")
 
 
+def test_copying_works_without_https(chat: Chat) -> None:
+    chat.page.add_init_script("Object.defineProperty(Navigator.prototype, 'clipboard', { value: undefined })")
+    chat.page.goto(chat.server.url)
+    text = chat.ask("Copy this")
+    chat.answer.get_by_test_id("copy").click()
+    expect(chat.answer.get_by_role("button", name="Copied")).to_be_visible()
+    chat.composer.press("Control+V")
+    expect(chat.composer).to_have_value(text)
+    chat.composer.fill("")
+    chat.page.get_by_role("button", name="Share", exact=True).click()
+    chat.page.get_by_test_id("share-create").click()
+    url = chat.page.get_by_test_id("share-url").input_value()
+    chat.page.get_by_role("dialog").get_by_role("button", name="Copy").click()
+    expect(chat.page.get_by_test_id("toast")).to_contain_text("Link copied")
+    chat.page.keyboard.press("Escape")
+    chat.composer.press("Control+V")
+    expect(chat.composer).to_have_value(url)
+
+
 def test_a_menu_closes_by_its_own_button(chat: Chat) -> None:
     account = chat.page.get_by_role("button", name="Account")
     for shown in (1, 0, 1, 0):

@@ -13,7 +13,7 @@ export async function copyText(text: string): Promise<boolean> {
   area.readOnly = true;
   area.className = "visually-hidden";
   const focused = document.activeElement;
-  document.body.append(area);
+  (document.querySelector("dialog[open]") ?? document.body).append(area); // beside an open dialog nothing can be selected
   area.select();
   let copied = false;
   try {

@@ -12,6 +12,7 @@ const GLIDE_MS = 450;
  * timers; content that grows does not count as a movement.
  */
 export class ScrollKeeper {
+  static shown: ScrollKeeper | undefined;
   private stuck = true;
   private lastTop = 0;
   private touchY = 0;
@@ -36,9 +37,11 @@ export class ScrollKeeper {
     this.observer = new ResizeObserver(() => this.resized());
     this.observer.observe(inner);
     this.observer.observe(pane);
+    ScrollKeeper.shown = this;
   }
 
   close(): void {
+    if (ScrollKeeper.shown === this) ScrollKeeper.shown = undefined;
     this.off.abort();
     clearTimeout(this.gliding);
     this.observer.disconnect();
@@ -69,7 +72,8 @@ export class ScrollKeeper {
     if (this.stuck && this.distance > 1) this.pane.scrollTop = this.pane.scrollHeight;
   }
 
-  private release(): void {
+  /** The reader stays where they are, whatever grows. */
+  release(): void {
     this.gliding = undefined;
     if (this.pane.scrollHeight > this.pane.clientHeight) this.stuck = false;
   }
@@ -110,4 +114,9 @@ export class ScrollKeeper {
     this.lastHeight = this.pane.scrollHeight;
     this.tell(grown);
   }
+}
+
+/** What is on the screen stays there while something else takes its place. */
+export function holdPlace(): void {
+  ScrollKeeper.shown?.release();
 }

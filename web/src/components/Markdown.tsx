@@ -79,7 +79,7 @@ export function Markdown({ text, live }: { text: ReadonlySignal<string>; live: b
     if (!element) return undefined;
     if (code === null) return effect(() => void (element.textContent = text.value));
     if (!view.current) {
-      if (live) element.replaceChildren();
+      element.replaceChildren(); // what stood there until the code came
       view.current = new code.MarkdownView(element);
     }
     return live ? drawGrowing(view.current, text) : drawFinished(view.current, text);

@@ -67,6 +67,31 @@ function Item({ item }: { item: MenuItem }) {
   );
 }
 
+interface MenuPanelProps {
+  button: HTMLElement | null;
+  id: string;
+  closed(): void;
+  label: string;
+  side: "below" | "above";
+  items: readonly MenuItem[];
+  opened?(): void;
+}
+
+/** An open menu. */
+export function MenuPanel({ button, id, closed, label, side, items, opened }: MenuPanelProps) {
+  const shown = (list: HTMLElement) => {
+    opened?.();
+    return enabled(list)[0] ?? null;
+  };
+  return (
+    <Panel button={button} id={id} closed={closed} role="menu" label={label} className="menu" side={side} shown={shown} keys={move}>
+      {items.map((item) => (
+        <Item key={item.label} item={item} />
+      ))}
+    </Panel>
+  );
+}
+
 /** A button that opens a menu. */
 export function Menu({ label, className, items, children, side = "below", opened }: MenuProps) {
   const opening = useOpening();
@@ -86,22 +111,7 @@ export function Menu({ label, className, items, children, side = "below", opened
         {children}
       </button>
       {opening.open.value && (
-        <Panel
-          opening={opening}
-          role="menu"
-          label={label}
-          className="menu"
-          side={side}
-          shown={(list) => {
-            opened?.();
-            return enabled(list)[0] ?? null;
-          }}
-          keys={move}
-        >
-          {items().map((item) => (
-            <Item key={item.label} item={item} />
-          ))}
-        </Panel>
+        <MenuPanel button={opening.button.current} id={opening.id} closed={opening.closed} label={label} side={side} items={items()} {...(opened ? { opened } : {})} />
       )}
     </>
   );

@@ -2,6 +2,7 @@ import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../i18n";
 import { duration } from "../i18n/format";
+import { holdPlace } from "../scroll";
 import { splitAttachments } from "../state/attachments";
 import { branchOff } from "../state/branching";
 import type { MessageView } from "../state/message";
@@ -27,24 +28,39 @@ interface MessageProps {
 
 function Branches({ view, thread }: MessageProps) {
   const siblings = view.siblings.value;
-  if (siblings.length < 2) return null;
   const at = siblings.indexOf(view.id);
   const busy = thread.running.value?.pending.value === true;
-  const turn = (step: 1 | -1) => void thread.turnTo(view, step);
+  const group = useRef<HTMLDivElement>(null);
+  /** The neighbour's arrows come where these are, and the focus goes to them. */
+  const turn = async (step: 1 | -1) => {
+    const [target, pane] = [siblings[at + step], group.current?.closest(".pane")];
+    if (target === undefined || !group.current || !pane) return;
+    const { top } = group.current.getBoundingClientRect();
+    holdPlace();
+    await thread.turnTo(view, step);
+    requestAnimationFrame(() => {
+      const arrows = pane.querySelector(`[data-message-id="${CSS.escape(target)}"] .branches`);
+      if (!arrows) return;
+      pane.scrollTop += arrows.getBoundingClientRect().top - top;
+      const same = arrows.querySelector<HTMLElement>(`[data-testid=${step < 0 ? "branch-prev" : "branch-next"}]:not(:disabled)`);
+      (same ?? arrows.querySelector<HTMLElement>("button:not(:disabled)"))?.focus({ preventScroll: true });
+    });
+  };
   const key = (event: KeyboardEvent) => {
     const rtl = document.documentElement.dir === "rtl" ? -1 : 1;
     const step = { ArrowLeft: -rtl, ArrowRight: rtl }[event.key];
     if (step === undefined || busy || siblings[at + step] === undefined) return;
     event.preventDefault();
-    turn(step as 1 | -1);
+    void turn(step as 1 | -1);
   };
+  if (siblings.length < 2) return null;
   return (
-    <div class="branches" role="group" aria-label={t("versions")} onKeyDown={key}>
-      <Action icon="left" label={t("previousVersion")} testid="branch-prev" disabled={at <= 0 || busy} run={() => turn(-1)} />
+    <div ref={group} class="branches" role="group" aria-label={t("versions")} onKeyDown={key}>
+      <Action icon="left" label={t("previousVersion")} testid="branch-prev" disabled={at <= 0 || busy} run={() => void turn(-1)} />
       <span class="branch-count">
         {at + 1}/{siblings.length}
       </span>
-      <Action icon="right" label={t("nextVersion")} testid="branch-next" disabled={at >= siblings.length - 1 || busy} run={() => turn(1)} />
+      <Action icon="right" label={t("nextVersion")} testid="branch-next" disabled={at >= siblings.length - 1 || busy} run={() => void turn(1)} />
     </div>
   );
 }

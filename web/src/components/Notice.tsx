@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { t } from "../i18n";
+import { language, t } from "../i18n";
 import { duration, moment, number } from "../i18n/format";
 import { chosenModel } from "../state/session";
 import type { Notice as NoticeData } from "../state/notice";
@@ -64,7 +64,7 @@ export function Notice({ thread }: { thread: Thread }) {
       <Icon name={left > 0 ? "clock" : notice.code === "network" ? "cloudOff" : "alert"} size={18} />
       <div class="notice-text">
         {title && <b>{t(title)} </b>}
-        <span dir="auto">{said || notice.text}</span>
+        <span dir="auto">{said || (title && language.value !== "en" ? "" : notice.text)}</span>
         {left > 0 && <span class="countdown"> {t("readyIn", duration(left))}</span>}
         {notice.requestId && left === 0 && (
           <details class="more">

@@ -23,6 +23,7 @@ export interface Opening {
   readonly id: string;
   pressed(event: MouseEvent): void;
   pointed(): void;
+  closed(): void;
 }
 
 /** What a button and the panel it opens have in common. A closed panel has nothing in the page. */
@@ -37,6 +38,7 @@ export function useOpening(): Opening {
     id,
     // A pointer that goes down anywhere closes the panel; on its own button the press that follows must not open it again.
     pointed: () => (closing.current = open.peek()),
+    closed: () => (open.value = false),
     pressed: (event) => {
       event.preventDefault();
       event.stopPropagation();
@@ -47,7 +49,9 @@ export function useOpening(): Opening {
 }
 
 interface PanelProps {
-  opening: Opening;
+  button: HTMLElement | null;
+  id: string;
+  closed(): void;
   role: "menu" | "dialog";
   label: string;
   className: string;
@@ -59,26 +63,26 @@ interface PanelProps {
 }
 
 /** An open panel in the top layer: Esc and a press elsewhere close it, and the focus goes back. */
-export function Panel({ opening, role, label, className, side, shown, keys, children }: PanelProps) {
+export function Panel({ button, id, closed, role, label, className, side, shown, keys, children }: PanelProps) {
   const panel = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = panel.current;
     if (!element) return;
     element.showPopover();
-    placeBeside(opening.button.current, element, side);
+    placeBeside(button, element, side);
     (shown(element) ?? element).focus({ preventScroll: true });
-    requestAnimationFrame(() => placeBeside(opening.button.current, element, side));
+    requestAnimationFrame(() => placeBeside(button, element, side));
   }, []);
   return (
     <div
       ref={panel}
-      id={opening.id}
+      id={id}
       class={className}
       role={role}
       aria-label={label}
       tabIndex={-1}
       popover="auto"
-      onToggle={(event) => event.newState === "closed" && (opening.open.value = false)}
+      onToggle={(event) => event.newState === "closed" && closed()}
       onKeyDown={(event) => panel.current && keys?.(event, panel.current)}
     >
       {children}
@@ -121,7 +125,9 @@ export function Popover({ label, className, button, panelClass = "", side = "bel
       </button>
       {opening.open.value && (
         <Panel
-          opening={opening}
+          button={opening.button.current}
+          id={opening.id}
+          closed={opening.closed}
           role="dialog"
           label={label}
           className={`menu panel ${panelClass}`}

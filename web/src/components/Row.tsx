@@ -1,4 +1,4 @@
-import { useSignal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { api, Problem, type Conversation } from "../api";
 import { openMove, openShare } from "../dialogs/open";
@@ -9,8 +9,7 @@ import { go, pathOf, place, route } from "../state/router";
 import { drawerOpen, plainClick } from "../state/sidebar";
 import { dropThread, isRunning } from "../state/threads";
 import { showToast } from "../state/toast";
-import { Icon } from "./Icon";
-import { Menu } from "./Menu";
+import { MenuPanel, type MenuItem } from "./Menu";
 
 /** Longer than the notice with Undo stays. */
 const DELETE_AFTER_MS = 6500;
@@ -95,11 +94,16 @@ function TitleField({ item, close }: { item: Conversation; close(): void }) {
   );
 }
 
-/** One chat of the sidebar. */
+/** The chat whose title is being written, and the one whose menu is open. */
+const renaming = signal<string | null>(null);
+const menuOf = signal<{ item: Conversation; button: HTMLElement } | null>(null);
+let closing: string | null = null;
+
+/** One chat of the sidebar. There may be hundreds: its menu is made when it is asked for, by `RowMenu`. */
 export function Row({ item }: { item: Conversation }) {
-  const renaming = useSignal(false);
   const active = place.value === "chat" && route.value === item.id;
-  if (renaming.value) return <TitleField item={item} close={() => (renaming.value = false)} />;
+  const open = menuOf.value?.item.id === item.id;
+  if (renaming.value === item.id) return <TitleField item={item} close={() => (renaming.value = null)} />;
   return (
     <li class={active ? "row active" : "row"}>
       <a
@@ -114,29 +118,47 @@ export function Row({ item }: { item: Conversation }) {
           drawerOpen.value = false;
           go(item.id);
         }}
-        onDblClick={() => (renaming.value = true)}
+        onDblClick={() => (renaming.value = item.id)}
       >
         <span class="row-title" dir="auto">
           {titleOf(item)}
         </span>
         <Badge id={item.id} />
       </a>
-      <Menu
-        label={t("optionsFor", titleOf(item))}
-        className="row-menu"
-        items={() => [
-          { label: t("rename"), icon: "pencil", run: () => (renaming.value = true) },
-          { label: item.pinned ? t("unpin") : t("pin"), icon: "pin", run: () => void change(item, { pinned: !item.pinned }, null) },
-          { label: t("move"), icon: "folder", run: () => openMove(item.id) },
-          { label: t("share"), icon: "share", run: () => openShare(item.id) },
-          { label: t("archive"), icon: "archive", run: () => archive(item) },
-          { label: t("delete"), icon: "trash", danger: true, run: () => removeWithUndo(item) },
-        ]}
-      >
-        <Icon name="dots" size={16} />
-      </Menu>
+      <button
+        type="button"
+        class="row-menu"
+        aria-label={t("optionsFor", titleOf(item))}
+        aria-haspopup="menu"
+        aria-expanded={open}
+        aria-controls={open ? MENU : undefined}
+        onPointerDown={() => (closing = menuOf.peek()?.item.id ?? null)}
+        onClick={(event) => {
+          menuOf.value = closing === item.id ? null : { item, button: event.currentTarget };
+          closing = null;
+        }}
+      />
     </li>
   );
+}
+
+const MENU = "row-menu";
+
+/** The open menu of a chat in the sidebar. */
+export function RowMenu() {
+  const at = menuOf.value;
+  if (at === null) return null;
+  const { item, button } = at;
+  const items: MenuItem[] = [
+    { label: t("rename"), icon: "pencil", run: () => (renaming.value = item.id) },
+    { label: item.pinned ? t("unpin") : t("pin"), icon: "pin", run: () => void change(item, { pinned: !item.pinned }, null) },
+    { label: t("move"), icon: "folder", run: () => openMove(item.id) },
+    { label: t("share"), icon: "share", run: () => openShare(item.id) },
+    { label: t("archive"), icon: "archive", run: () => archive(item) },
+    { label: t("delete"), icon: "trash", danger: true, run: () => removeWithUndo(item) },
+  ];
+  const closed = () => menuOf.peek() === at && (menuOf.value = null);
+  return <MenuPanel key={item.id} button={button} id={MENU} closed={closed} label={t("optionsFor", titleOf(item))} side="below" items={items} />;
 }
 
 /** Deletes every chat, page by page; tells how many went. */

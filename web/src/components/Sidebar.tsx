@@ -9,7 +9,7 @@ import { openPalette, openSettings } from "../dialogs/open";
 import { helpOpen } from "./Dialog";
 import { Icon, Logo } from "./Icon";
 import { Menu } from "./Menu";
-import { Row } from "./Row";
+import { Row, RowMenu } from "./Row";
 
 function MoreRows() {
   const mark = useRef<HTMLLIElement>(null);
@@ -160,6 +160,7 @@ export function Sidebar() {
           )}
           {empty && <p class="no-rows">{t("noChats")}</p>}
         </div>
+        <RowMenu />
         <Account />
       </nav>
     </>

@@ -21,9 +21,9 @@ interface Entry {
   run(): void;
 }
 
-/** Splits `a <mark>b</mark> c` into its pieces and turns the entities back into text; nothing of it becomes markup. */
+/** Splits `a <mark>b</mark> c` into its pieces and turns the entities back into text; nothing of it becomes markup (a paragraph keeps its spaces). */
 export function snippetPieces(html: string): string[] {
-  const plain = (text: string) => new DOMParser().parseFromString(text, "text/html").documentElement.textContent ?? "";
+  const plain = (text: string) => new DOMParser().parseFromString(`<p>${text}`, "text/html").documentElement.textContent ?? "";
   return html.split(/<\/?mark>/).map(plain);
 }
 

@@ -52,8 +52,8 @@ function PoolCard({ pool }: { pool: Pool }) {
         <Chart name={t("tokensChart")} values={past.tokens} shown={number(Math.round(last(past.tokens)))} />
         <Chart name={t("blocksChart")} values={past.blocks} shown={percent(last(past.blocks))} top={1} />
         <Chart name={t("ttftChart")} values={past.ttft} shown={last(past.ttft) === 0 ? "—" : measured(last(past.ttft))} />
-        <Chart name={t("shedChart")} values={past.shed} shown={number(total(past.shed))} />
-        <Chart name={t("downgradesChart")} values={past.downgrades} shown={number(total(past.downgrades))} />
+        <Chart name={t("shedChart")} values={past.shed} shown={number(total(past.shed))} of={t("lastMinutes", 2)} />
+        <Chart name={t("downgradesChart")} values={past.downgrades} shown={number(total(past.downgrades))} of={t("lastMinutes", 2)} />
       </div>
       <ul class="bands" aria-label={t("waitingChart")}>
         {pool.queue.map((band) => (

@@ -56,7 +56,8 @@ async function read(): Promise<void> {
         throw error;
       }),
     ]);
-    folders.value = found.data.map((folder) => ({ name: folder.name, count: folder.conversations }));
+    const named = found.data.map((folder) => ({ name: folder.name, count: folder.conversations }));
+    if (JSON.stringify(named) !== JSON.stringify(folders.value)) folders.value = named;
     const inFolders = await Promise.all(openFolders.value.filter((name) => found.data.some((folder) => folder.name === name)).map((folder) => api.conversations({ folder, limit: 100 })));
     if (before !== changes) {
       again = true;
@@ -65,7 +66,7 @@ async function read(): Promise<void> {
     const fresh = [...page.data, ...pinned.data, ...inFolders.flatMap((one) => one.data)];
     const ids = new Set(fresh.map((item) => item.id));
     const oldest = page.data.at(-1)?.updated_at ?? "";
-    const rest = page.next === null ? [] : conversations.value.filter((item) => !ids.has(item.id) && item.updated_at < oldest && !item.pinned && item.folder === null);
+    const rest = page.next === null || !readMore ? [] : conversations.value.filter((item) => !ids.has(item.id) && item.updated_at < oldest && !item.pinned && item.folder === null);
     if (rest.length === 0) nextPage.value = page.next;
     put([...fresh, ...rest]);
     listLoaded.value = true;
@@ -74,12 +75,24 @@ async function read(): Promise<void> {
   }
 }
 
+/** Takes in a list; what has not changed keeps its object, so that its row is not drawn again. */
 function put(items: readonly Conversation[]): void {
-  const byId = new Map(items.filter((item) => !leaving.has(item.id) && !item.temporary && !item.archived).map((item) => [item.id, item]));
-  conversations.value = [...byId.values()].sort((a, b) => (a.updated_at < b.updated_at ? 1 : a.updated_at > b.updated_at ? -1 : 0));
+  const before = conversations.value;
+  const known = new Map(before.map((item) => [item.id, item]));
+  const listed = items.filter((item) => !leaving.has(item.id) && !item.temporary && !item.archived);
+  const byId = new Map(listed.map((item) => [item.id, unchanged(known.get(item.id), item) ?? item]));
+  const after = [...byId.values()].sort((a, b) => (a.updated_at < b.updated_at ? 1 : a.updated_at > b.updated_at ? -1 : 0));
+  if (after.length !== before.length || after.some((item, at) => item !== before[at])) conversations.value = after;
+}
+
+/** The known object where it says the same as the new one. */
+function unchanged(known: Conversation | undefined, item: Conversation): Conversation | undefined {
+  return known && (Object.keys(item) as (keyof Conversation)[]).every((name) => known[name] === item[name]) ? known : undefined;
 }
 
 let readingMore = false;
+/** Somebody has scrolled beyond the newest page: what they saw stays, while the newest is read anew. */
+let readMore = false;
 
 export async function loadMoreConversations(): Promise<void> {
   const after = nextPage.value;
@@ -89,6 +102,7 @@ export async function loadMoreConversations(): Promise<void> {
     const page = await api.conversations({ after });
     put([...page.data, ...conversations.value]);
     nextPage.value = page.next;
+    readMore = true;
   } catch {
     // Scrolling again tries again.
   } finally {
