@@ -14,7 +14,7 @@ PIP := $(PYTHON) -m pip install --disable-pip-version-check --quiet
 WEB_SOURCES := hatch_build.py $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 MODEL_PLACE = $${ANTIPHON_MODELS:-}:$${XDG_CACHE_HOME:-}:$${HOME:-}
 
-.PHONY: setup serve test test-all lint format bench lock stranger clean model
+.PHONY: setup serve test test-all lint format bench lock docs stranger journeys clean model
 .SUFFIXES:
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
@@ -52,6 +52,14 @@ lock:
 	$(LOCK) pyproject.toml --group build -o requirements.lock
 	$(LOCK) pyproject.toml --group build --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) pyproject.toml --all-extras -c requirements.lock -o requirements-extras.lock
+
+docs: .venv/dev.stamp
+	@$(PYTHON) -m tools.reference
+	@$(PYTHON) -m mkdocs build --quiet --strict
+	@echo build/site/index.html
+
+journeys: setup .venv/dev.stamp
+	@$(PYTHON) scripts/journeys.py $(ARGS)
 
 stranger:
 	@$(or $(ANTIPHON_PYTHON),python3) scripts/stranger.py $(ARGS)
