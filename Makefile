@@ -26,7 +26,7 @@ serve: setup
 test: setup lint
 	@$(PYTHON) -m pytest $(ARGS)
 
-# About an hour and a quarter, most of it kill -9; after an interruption the next call goes on with what has not passed yet.
+# About an hour and three quarters, most of it kill -9 and chaos; after an interruption the next call goes on with what has not passed yet.
 test-all: setup lint
 	@$(PYTHON) tools/test_all.py $(ARGS)
 
