@@ -26,6 +26,13 @@ def test_usage_is_exit_code_2(arguments: list[str], antiphon: Antiphon) -> None:
     assert "usage: antiphon" in outcome.err
 
 
+@pytest.mark.parametrize("port", ["x", "70000", "-1", "1_0", "9" * 5000])
+def test_a_port_that_is_none_is_named_with_what_it_may_be(port: str, antiphon: Antiphon) -> None:
+    outcome = antiphon("serve", f"--port={port}")
+    assert outcome.code == 2
+    assert outcome.err.endswith("error: argument --port: must be between 0 and 65535\n")
+
+
 def test_every_fault_of_the_configuration_and_exit_code_2(antiphon: Antiphon, tmp_path: Path) -> None:
     file = tmp_path / "antiphon.toml"
     file.write_text("[server]\nport = -1\nprot = 1\n", encoding="utf-8")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from antiphon.stores.sql import schema
 from tests.stores.old_schema import TEXT, old_database, version_in
-from tests.system.served import Server, reference_config
+from tests.system.served import Server, eventually, reference_config
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
@@ -51,3 +54,36 @@ def test_an_older_schema_is_migrated_at_the_start_and_a_newer_one_refused(make_s
     refused = serve(server)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "config: store.url: the database has schema 9999" in refused.stderr
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_data_folder_that_cannot_be_is_a_fault_of_the_configuration(below: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    data = tmp_path / "file" / below
+    flags = ["--port", "0", "--data", str(data)]
+    refused = subprocess.run([sys.executable, "-m", "antiphon", "serve", *flags], capture_output=True, check=False, text=True, timeout=60)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"config: data: cannot be a folder at {data}: ")
+
+
+def test_a_server_that_is_stopped_while_it_loads_ends_well_and_says_nothing(tmp_path: Path) -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    server = Server(tmp_path / "data", reference_config(), port)
+    server.launch()
+    process = server.process
+    assert process is not None
+    assert process.stdout is not None
+    try:
+        eventually(lambda: _listens(port), within_s=40, what="it listens")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=40) == 0
+        assert process.stdout.read() == ""
+    finally:
+        server.end()
+
+
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

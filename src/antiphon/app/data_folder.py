@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.core.errors import AntiphonError
+from antiphon.core.errors import AntiphonError, ConfigErrors
 
 
 class DataFolderInUse(AntiphonError):
@@ -52,12 +52,15 @@ class DataFolder:
         return self.root / "serve.lock"
 
     def create(self) -> None:
-        """Make the folder, readable by its owner alone; harmless when it is there."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the folder, readable by its owner alone; harmless when it is there. Raises ``ConfigErrors``."""
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as failure:
+            raise ConfigErrors([("data", f"cannot be a folder at {self.root}: {failure.strerror}")]) from failure
 
     @contextmanager
     def held(self) -> Iterator[FolderHold]:
-        """Own the folder for as long as the context lasts. Raises ``DataFolderInUse``.
+        """Own the folder for as long as the context lasts. Raises ``DataFolderInUse``, and ``ConfigErrors`` where it cannot be made.
 
         The kernel drops the lock with the process, however it ends.
         """

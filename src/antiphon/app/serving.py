@@ -71,10 +71,10 @@ async def _until_ready(server: Server, stop: asyncio.Event) -> bool:
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({ready, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            ready.result()
-            return True
-        return False
+        if stop.is_set():
+            return False
+        ready.result()
+        return True
     finally:
         for task in (ready, stopped):
             task.cancel()

@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError
-    return port
+    if not (text.isascii() and text.isdecimal() and len(text) <= len("65535") and int(text) <= 65535):
+        raise argparse.ArgumentTypeError("must be between 0 and 65535")
+    return int(text)
