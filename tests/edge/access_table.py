@@ -105,7 +105,7 @@ RULES: dict[str, Rule] = {
     "GET /v1/admin/usage": Rule(Access.ADMIN),
     "GET /v1/admin/pools": Rule(Access.ADMIN),
     "GET /v1/admin/plans": Rule(Access.ADMIN),
-    "GET /v1/admin/keys": Rule(Access.ADMIN),
+    "GET /v1/admin/keys": Rule(Access.ADMIN, by_admins=True),
     "GET /v1/admin/audit": Rule(Access.ADMIN),
     "GET /v1/admin/feedback": Rule(Access.ADMIN),
     "GET /v1/admin/retention": Rule(Access.ADMIN),

@@ -288,6 +288,8 @@ class Matrix:
         """Nobody but the victim may be shown the victim's text; what is shared is shown to all, and searched words are echoed."""
         if RULES[route].access is Access.PUBLIC or cell.headers.get("Cookie") == self._victim.cookie:
             return
+        if RULES[route].by_admins and cell.name.partition(",")[0] in {"admin", "owner"}:
+            return  # they manage it, and see the name that its holder gave it
         shown = answer.text.replace('"q":"canary"', "")
         if CANARY in shown:
             self._found.append(f"{route}: {cell.name} is shown what belongs to the victim")
