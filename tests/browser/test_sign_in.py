@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.chat import Chat
-from tests.system.served import Server
+from tests.edge.identity_provider import CLIENT, SECRET, Provider
+from tests.system.served import Server, reference_config
 
 pytestmark = pytest.mark.browser
 
@@ -71,3 +77,50 @@ def test_a_name_and_its_password_sign_in(browser: Browser, server: Server) -> No
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_test_id("composer")).to_be_visible()
     context.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    """One on a loop of its own."""
+    provider, loop = Provider(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(provider.open(), loop).result(10)
+    yield provider
+    asyncio.run_coroutine_threadsafe(provider.close(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_a_provider_signs_in(browser: Browser, provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OIDC_SECRET", SECRET)
+    table = f"""
+[[providers]]
+name = "work"
+label = "Example Ltd"
+issuer = "{provider.issuer}"
+client_id = "{CLIENT}"
+client_secret_env = "OIDC_SECRET"
+domains = ["example.com"]
+"""
+    server = Server(tmp_path / "data", reference_config(extra=table))
+    server.start()
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(server.url)
+        page.get_by_role("link", name="Sign in with Example Ltd").click()
+        expect(page.get_by_test_id("composer")).to_be_visible()
+        assert page.url == f"{server.url}/"
+        assert page.evaluate("fetch('/v1/me').then(answer => answer.json()).then(me => me.name)") == "Ada"
+        provider.person["sub"], provider.person["email"] = "666", "eve@evil.example"
+        context.clear_cookies()
+        page.reload()
+        page.get_by_role("link", name="Sign in with Example Ltd").click()
+        expect(page.get_by_role("heading")).to_have_text("Not signed in with Example Ltd")
+        page.get_by_role("link", name="Back to the sign-in page").click()
+        expect(page.get_by_label("Password", exact=True)).to_be_visible()
+    finally:
+        context.close()
+        server.end()

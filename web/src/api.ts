@@ -289,9 +289,16 @@ export function isAbsent(error: unknown): boolean {
   return error instanceof Problem && (error.status === 404 || error.status === 405);
 }
 
+/** Where people may sign in besides here. */
+export interface Provider {
+  name: string;
+  label: string;
+}
+
 export const api = {
   signIn: (proof: Proof) => call<void>("POST", "/v1/session", { body: proof }),
   signOut: () => call<void>("DELETE", "/v1/session", { body: {} }),
+  providers: () => call<{ data: Provider[] }>("GET", "/v1/session/providers"),
   me: () => call<Me>("GET", "/v1/me"),
   models: () => call<{ data: Model[] }>("GET", "/v1/models"),
 

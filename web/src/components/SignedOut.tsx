@@ -1,4 +1,6 @@
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { api, type Provider } from "../api";
 import { t } from "../i18n";
 import { enter, signInFault, usePassword, useToken } from "../state/session";
 import { Logo } from "./Icon";
@@ -15,6 +17,28 @@ function tokenOf(text: string): string {
 
 function valueOf(event: SubmitEvent, name: string): string {
   return ((event.currentTarget as HTMLFormElement).elements.namedItem(name) as HTMLInputElement).value;
+}
+
+/** Buttons that leave for the providers that whoever runs the server has named; nothing where there are none. */
+function Providers() {
+  const providers = useSignal<Provider[]>([]);
+  useEffect(() => {
+    api.providers().then(
+      (found) => (providers.value = found.data),
+      () => {},
+    );
+  }, []);
+  if (providers.value.length === 0) return null;
+  return (
+    <>
+      <p class="gate-or">{t("or")}</p>
+      {providers.value.map(({ name, label }) => (
+        <a key={name} class="button gate-provider" href={`/v1/session/providers/${encodeURIComponent(name)}`}>
+          {t("signInWith", label)}
+        </a>
+      ))}
+    </>
+  );
 }
 
 export function SignedOut() {
@@ -51,6 +75,7 @@ export function SignedOut() {
           {t("signIn")}
         </button>
       </form>
+      <Providers />
       <p class="gate-or">{t("or")}</p>
       <form class="gate-form" onSubmit={(event) => void signIn(event, () => withLink(event))}>
         <input name="link" type="text" autocomplete="off" spellcheck={false} placeholder={t("signInLink")} aria-label={t("signInLink")} />

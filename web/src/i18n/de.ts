@@ -41,6 +41,7 @@ export const de: Words = {
   passwordWrong: "Name und Passwort passen nicht zusammen.",
   or: "oder",
   useLink: "Link verwenden",
+  signInWith: (label) => `Mit ${label} anmelden`,
   signInCommand: "Auf dem Rechner, auf dem Antiphon läuft, gibt dieser Befehl einen Link zum Öffnen oder Einfügen aus:",
   signInLink: "Anmeldelink",
   signIn: "Anmelden",

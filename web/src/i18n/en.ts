@@ -42,6 +42,7 @@ export const en = {
   passwordWrong: "This name and password do not match.",
   or: "or",
   useLink: "Use link",
+  signInWith: (label: string) => `Sign in with ${label}`,
   signInCommand: "On the machine that runs Antiphon, this command prints a link to open or to paste:",
   signInLink: "Sign-in link",
   signIn: "Sign in",
