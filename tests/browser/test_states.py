@@ -439,6 +439,8 @@ def test_palette_share_and_model_picker(opened: Opened) -> None:
     chat.page.get_by_test_id("share-create").click()
     expect(chat.page.get_by_test_id("share-url")).to_be_visible()
     holds(chat, "share", moving=".prose")
+    chat.page.get_by_role("button", name="Revoke").click()  # the settings would list it
+    expect(chat.page.get_by_role("button", name="Revoke")).to_have_count(0)
 
 
 @pytest.mark.parametrize("tab", ["General", "Personal", "Models", "Data", "Usage", "Account"])
