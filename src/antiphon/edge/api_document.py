@@ -14,8 +14,8 @@ from antiphon.edge.access import Guard, Responses, guard_of
 _PROBLEM = "Problem"
 _OPENAI_ERROR = "OpenAIError"
 _OPENAI_PREFIX = "/v1/chat/completions"
-_ALWAYS = (400, 403, 503)
-"""A request that names no host or a wrong one; a server that starts, drains, or has lost its store."""
+_ALWAYS = (400, 403, 431, 503)
+"""A request without a host or with a wrong one, or with too long headers; a server that starts, drains, or has lost its store."""
 _FASTAPIS_OWN = 422
 """What FastAPI says of it is not how we tell it."""
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
