@@ -117,7 +117,7 @@ def test_a_status_that_the_document_does_not_name_is_found(fast: Server, tmp_pat
     (tmp_path / "holed.json").write_text(json.dumps(document))
     (tmp_path / "schemathesis.toml").write_text("")
     asked = ask(
-        fast, tmp_path, FEW, "--header", f"Authorization: Bearer {fast.key()}", "--include-path", "/v1/conversations/{conversation_id}",
+        fast, tmp_path, 20, "--header", f"Authorization: Bearer {fast.key()}", "--include-path", "/v1/conversations/{conversation_id}",
         "--include-method", "GET", document=tmp_path / "holed.json",
     )  # fmt: skip
     assert asked.code == 1
