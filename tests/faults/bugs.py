@@ -14,6 +14,7 @@ from antiphon.core.generation import GenerationStatus
 from antiphon.edge.stream import EventStream
 from antiphon.edge.stream import _Progress as Progress
 from antiphon.orchestrator import turn as turn_module
+from antiphon.orchestrator import turn_prompt
 from antiphon.orchestrator.coalescer import Coalescer
 from antiphon.orchestrator.readers import Readership
 from antiphon.orchestrator.turn import Turn
@@ -140,12 +141,12 @@ def _checkpoint_ahead_of_the_log() -> AbstractContextManager[object]:
 
 def _resume_off_by_one() -> AbstractContextManager[object]:
     """The engine is told all tokens but the last."""
-    real = turn_module.turn_request
+    real = turn_prompt.turn_request
 
     def request(tokenizer: Any, generation: Any, branch: Any, shown: Any, limits: Any) -> Any:
         return real(tokenizer, generation, branch, replace(shown, own_ids=shown.own_ids[:-1]), limits)
 
-    return _patched((turn_module, "turn_request", request))
+    return _patched((turn_prompt, "turn_request", request))
 
 
 def _cancel_lost_before_the_stream() -> AbstractContextManager[object]:

@@ -199,3 +199,17 @@ def test_a_hundred_thousand_requests_in_virtual_time() -> None:
     pool.run(turns)
     check_fates(pool, turns)
     assert len(accepted(turns)) > 5000
+
+
+def test_who_is_alone_is_never_kept_shorter_however_long_the_last_wait_was() -> None:
+    pool = VirtualPool(Machine(blocks=8, rows=1))
+    alone = Ask("t", "one", prompt_tokens=64, output_tokens=1024, free_length=True, downgrade=True, wait_limit_s=600.0)
+    pool.policy.enter(1, alone, 0.0)
+    pool.policy.started(1, 0, 1, 0.0)
+    pool.policy.enter(2, alone, 0.1)
+    later = [pool.policy.look(alone, 0.2 + number) for number in range(5)]
+    assert later[-1].wait_s > 5, "the second has to wait"
+    assert not any(look.high for look in later)
+    other = replace(alone, user="two")
+    pool.policy.look(other, 5.0)
+    assert pool.policy.look(other, 6.0).high, "somebody else is served meanwhile"

@@ -140,6 +140,7 @@ CASES: dict[str, tuple[str, str, str | bytes | None, int, str]] = {
     "bad cursor": ("GET", "/v1/conversations?after=nonsense", None, 400, "bad_cursor"),
     "page too large": ("GET", "/v1/conversations?limit=1000", None, 422, "invalid_request"),
     "title too long": ("POST", "/v1/conversations", '{"title": "' + "x" * 201 + '"}', 422, "invalid_request"),
+    "title of white space": ("POST", "/v1/conversations", '{"title": " \\n "}', 422, "invalid_request"),
 }
 
 

@@ -29,7 +29,7 @@ async def open_gateway(config: Config, clock: Clock, telemetry: Telemetry, log_f
     """
     with ThreadPoolExecutor(max(1, len(config.pools)), thread_name_prefix="tokenizer") as threads:
         pools = [_pool_runtime(spec, config, threads) for spec in config.pools]
-        gateway = Gateway(pools, clock, telemetry, runtime_dir=_runtime_folder(config.data_dir), log_format=log_format)
+        gateway = Gateway(pools, clock, telemetry, runtime_dir=runtime_folder(config.data_dir), log_format=log_format)
         try:
             await gateway.start()
             yield gateway
@@ -90,7 +90,7 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
     )
 
 
-def _runtime_folder(data: Path) -> Path:
+def runtime_folder(data: Path) -> Path:
     """A short private folder for sockets, the same for every start on this data folder, so that a restart finds what to remove."""
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     return base / f"antiphon-{os.getuid()}-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]}"

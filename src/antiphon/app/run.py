@@ -20,11 +20,12 @@ from antiphon.app.data_folder import DataFolder, DataFolderInUse, FolderHold
 from antiphon.app.interpreter import load_without_collector
 from antiphon.app.logging import LogFormat, configure_logging
 from antiphon.app.models import pull_missing_default
-from antiphon.app.pool_wiring import open_gateway
+from antiphon.app.pool_wiring import open_gateway, runtime_folder
 from antiphon.app.system import SystemClock
 from antiphon.core.errors import AntiphonError, ConfigErrors
 from antiphon.edge.listener import open_listener
 from antiphon.edge.metrics import PrometheusTelemetry
+from antiphon.inference.supervisor import remove_runtime_dir
 
 _SAME_SIGNAL_S = 1.0
 _EXIT_FAILED = 1
@@ -51,7 +52,8 @@ def serve(config: Config, *, log_format: LogFormat, ready_file: Path | None) -> 
 
 
 async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, ready_file: Path | None) -> None:
-    stop = _stop_event()
+    stop = StopWish(runtime_folder(config.data_dir))
+    stop.listen()
     clock, telemetry = SystemClock(), PrometheusTelemetry()
     with _listening(config.server) as listener:
         async with open_gateway(config, clock, telemetry, log_format) as gateway:
@@ -62,7 +64,8 @@ async def _serve(config: Config, hold: FolderHold, *, log_format: LogFormat, rea
             from antiphon.app.wiring import open_server
 
             async with open_server(config, gateway, clock, telemetry) as server:
-                await serve_until(stop, server, listener, config, hold, ready_file)
+                stop.loading = False
+                await serve_until(stop.asked, server, listener, config, hold, ready_file)
 
 
 def _listening(server: ServerConfig) -> socket.socket:
@@ -81,23 +84,32 @@ def _import_the_rest() -> ModuleType:
     return antiphon.app.serving
 
 
-def _stop_event() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; another one, ``_SAME_SIGNAL_S`` later or more, ends the process without a drain.
+class StopWish:
+    """SIGTERM and SIGINT. While the server loads, the first ends the process: nothing was accepted that its end could harm.
 
-    One wish may arrive twice: from a terminal's or supervisor's process group, and forwarded by ``make``.
+    Later the first sets ``asked``, and another one, ``_SAME_SIGNAL_S`` after it or more, ends the process without a drain: one wish
+    may arrive twice, from a terminal's or supervisor's process group, and forwarded by ``make``.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    first_at = 0.0
 
-    def on_signal(number: int) -> None:
-        nonlocal first_at
-        if not stop.is_set():
-            first_at = loop.time()
-            stop.set()
-        elif loop.time() - first_at >= _SAME_SIGNAL_S:
+    def __init__(self, runtime_dir: Path) -> None:
+        self.asked = asyncio.Event()
+        self.loading = True
+        self._runtime_dir = runtime_dir
+        self._first_at = 0.0
+
+    def listen(self) -> None:
+        """From now on signals are wishes. In the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._take, number)
+
+    def _take(self, number: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.loading:
+            remove_runtime_dir(self._runtime_dir)
+            os._exit(0)
+        if not self.asked.is_set():
+            self._first_at = now
+            self.asked.set()
+        elif now - self._first_at >= _SAME_SIGNAL_S:
             os._exit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-    return stop

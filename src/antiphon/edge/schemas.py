@@ -17,7 +17,8 @@ MOST_MEMORIES = 30
 
 _INT64 = 2**63
 
-Title = Annotated[str, Field(max_length=MAX_TITLE)]
+Title = Annotated[str, Field(max_length=MAX_TITLE, pattern=r"^$|\S")]
+"""Empty where there is none yet; never white space alone, which would be a line in the sidebar that nobody sees."""
 Name = Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
 IdText = Annotated[str, Field(max_length=64)]
 StopText = Annotated[str, Field(min_length=1, max_length=64)]
@@ -77,7 +78,7 @@ class NewConversation(Strict):
 
 
 class ConversationChange(Strict):
-    title: Annotated[str, Field(min_length=1, max_length=MAX_TITLE)] | None = None
+    title: Annotated[str, Field(max_length=MAX_TITLE, pattern=r"\S")] | None = None
     model: Name | None = None
     pinned: bool | None = None
     archived: bool | None = None

@@ -235,6 +235,7 @@ class EventStream(Reader):
         if not page.entries:
             return _Progress.IDLE
         last = page.entries[-1]
+        assert last.seq > self.cursor, "a log only grows"
         self.cursor = last.seq
         await self._write(b"".join(sse.encode_entry(entry) for entry in page.entries))
         return _Progress.ENDED if last.terminal else _Progress.MOVED

@@ -160,6 +160,7 @@ class Tail:
                 self.gone = True
                 return
             for entry in page.entries:
+                assert entry.seq > self._seq, "a log only grows"
                 if len(self._ring) == RING_FRAMES:
                     self._floor = self._ring[0].seq
                 self._ring.append(_Frame(entry.seq, encode_entry(entry)))
@@ -169,6 +170,8 @@ class Tail:
             if page.entries:
                 self._newest = None
                 self._wake()
+            else:
+                await asyncio.sleep(0)  # woken for nothing, again and again, it must not keep the loop from everybody else
             if self._terminal_seq is not None:
                 return
             await self._source.wait(self.generation_id, self._seq)

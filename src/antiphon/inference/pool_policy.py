@@ -123,7 +123,8 @@ class PoolPolicy(Generic[K]):
 
     def look(self, ask: Ask, now: float, availability: Availability = Availability()) -> Look:
         """What a newcomer would meet. Changes nothing but the measure of demand."""
-        cap = output_cap(ask, high=self._pressure.high)
+        shared = self._is_shared(ask)
+        cap = output_cap(ask, high=self._pressure.high and shared)
         if cap is not None:
             ask = replace(ask, output_tokens=cap)
         demand = self._demands.expected(ask)
@@ -131,7 +132,7 @@ class PoolPolicy(Generic[K]):
         room = Room(demand.tokens, demand.prefill_tokens, ask.band)
         starts_now = not self._ahead(ask.band) and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
         place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
-        high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0))
+        high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and shared
         return Look(
             pool=self.rules.name,
             model=self.rules.model,
@@ -375,6 +376,13 @@ class PoolPolicy(Generic[K]):
     def _ahead(self, band: Band) -> bool:
         """Whether anybody waits who would go before, or share with, a newcomer of ``band``."""
         return any(self._queue.waiting(other) for other in Band if other >= band) if self._queue else False
+
+    def _is_shared(self, ask: Ask) -> bool:
+        """Whether anybody else is served or waits. Who is alone has nothing to give way to, however long the last wait was."""
+        user = (ask.tenant, ask.user)
+        waiters = (self._queue.get(key) for key in self._waits)
+        asks = [waiter.ask for waiter in (*(run.waiter for run in self._runs.values()), *waiters) if waiter is not None]
+        return any((other.tenant, other.user) != user for other in asks)
 
     def _has_room(self, band: Band, now: float) -> bool:
         room = Room(self._demands.usual.tokens, 1, band)
