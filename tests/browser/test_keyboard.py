@@ -79,7 +79,7 @@ def test_the_whole_journey_by_keyboard(browser: Browser, server: Server, tmp_pat
     expect(chat.messages.first).to_contain_text("zeppelins")
     expect(chat.messages.first).to_contain_text("2/2")
 
-    _tab_to(page, "^\\|Account: owner$", most=80)
+    _tab_to(page, "^\\|Account: owner$", back=True)
     keys.press("Enter")
     expect(page.get_by_role("menuitem", name="Settings")).to_be_focused()
     keys.press("Enter")

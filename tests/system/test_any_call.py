@@ -111,6 +111,7 @@ def test_a_few_calls_of_every_kind(fast: Server, tmp_path: Path) -> None:
     assert ask_everything(fast, tmp_path, FEW) > operations
 
 
+@pytest.mark.slow
 def test_a_status_that_the_document_does_not_name_is_found(fast: Server, tmp_path: Path) -> None:
     document = httpx.get(f"{fast.url}/openapi.json").json()
     del document["paths"]["/v1/conversations/{conversation_id}"]["get"]["responses"]["404"]

@@ -47,7 +47,7 @@ def settings_of(spec: ReplicaSpec) -> SchedulerSettings:
     targets, line = StepTargets(inter_token_s=spec.inter_token_ms / 1000), LineRules(order=spec.order)
     if spec.engine != "reference":
         return SchedulerSettings(targets=targets, line=line)
-    targets = replace(targets, prefill_tokens_beside_decode=_WIDE_PREFILL_TOKENS, prefill_tokens_alone=_WIDE_PREFILL_TOKENS)
+    targets = replace(targets, prefill_tokens_beside_decode=_WIDE_PREFILL_TOKENS)
     return SchedulerSettings(max_rows=_WIDE_ROWS, targets=targets, line=line)
 
 

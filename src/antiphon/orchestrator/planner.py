@@ -101,8 +101,7 @@ class PromptPlanner:
     async def draft(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> Draft:
         """The branch under ``question``, counted. Raises ``NotFound``."""
         texts = await self.texts(pool)
-        preamble = None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
-        end = await self._branch_end(place, pool)
+        preamble, end = await asyncio.gather(self._preamble(place), self._branch_end(place, pool))
         stored: Mapping[MessageId, int] = {}
         if any(message.counted_by != pool.model for message in end.messages):
             stored = await self._ports.prompts.counts(place.owner, place.conversation_id, pool.model)
@@ -178,6 +177,9 @@ class PromptPlanner:
     def forget(self, message_id: MessageId) -> None:
         """A message is going to be written on: nothing that was read of it counts any more."""
         self._windows.drop(lambda window: any(message.id == message_id for message in window))
+
+    async def _preamble(self, place: Place) -> Preamble | None:
+        return None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
 
     async def _branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
         end = await self._read_branch_end(place, pool)

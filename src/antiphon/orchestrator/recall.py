@@ -45,8 +45,8 @@ class Recall:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 return tuple(message_ids)
-            unread = {*message_ids} - entry.lengths.keys()
-            return tuple(message_id for message_id in message_ids if message_id in unread) if unread else ()
+            known = entry.lengths
+            return () if all(map(known.__contains__, message_ids)) else tuple(one for one in message_ids if one not in known)
 
     def learn(self, conversation_id: ConversationId, messages: Sequence[Message]) -> None:
         """Read messages; those whose text has not grown since are read already."""

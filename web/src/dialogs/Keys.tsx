@@ -46,8 +46,8 @@ export function Keys() {
           <li key={key.id}>
             <Icon name="key" size={16} />
             <span class="menu-text">
-              <span dir="auto">{key.name}</span>
-              <small>
+              <span class="own" dir="auto">{key.name}</span>
+              <small class="own">
                 …{key.last4} · {key.scopes.join(", ")} · {day(key.created_at)}
               </small>
             </span>
