@@ -106,10 +106,10 @@ function Shares() {
         {links.value.map((link) => (
           <li key={link.id}>
             <span class="menu-text">
-              <a href={link.url} target="_blank" rel="noopener noreferrer" dir="auto">
+              <a class="own" href={link.url} target="_blank" rel="noopener noreferrer" dir="auto">
                 {link.title || t("newChat")}
               </a>
-              <small>{moment(link.created_at)}</small>
+              <small class="own">{moment(link.created_at)}</small>
             </span>
             <button type="button" class="button small" onClick={() => void api.revokeShare(link.id).then(read, () => showToast(t("changeFailed")))}>
               {t("revoke")}
@@ -137,7 +137,7 @@ function Archived() {
             <span class="menu-text">
               <button
                 type="button"
-                class="link"
+                class="link own"
                 dir="auto"
                 onClick={() => {
                   closeDialog();
@@ -146,7 +146,7 @@ function Archived() {
               >
                 {titleOf(item)}
               </button>
-              <small>{day(item.updated_at)}</small>
+              <small class="own">{day(item.updated_at)}</small>
             </span>
             <button type="button" class="button small" onClick={() => void change(item, { archived: false }, t("chatUnarchived")).then(read)}>
               {t("unarchive")}

@@ -61,7 +61,7 @@ export function Share({ id }: { id: string }) {
                   <a href={link.url} target="_blank" rel="noopener noreferrer" dir="ltr">
                     {link.url.replace(/^https?:\/\//, "").slice(0, 34)}…
                   </a>
-                  <small>{moment(link.created_at)}</small>
+                  <small class="own">{moment(link.created_at)}</small>
                 </span>
                 <button type="button" class="button small" onClick={() => void api.revokeShare(link.id).then(read).catch(tell)}>
                   {t("revoke")}
