@@ -19,6 +19,7 @@ def complete(http: httpx.Client) -> httpx.Response:
     return http.post("/v1/chat/completions", json=body, timeout=30)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 def test_a_flood_is_flagged_slowed_by_a_command_and_cleared_by_a_route(make_server: Callable[[str], Server]) -> None:
     server = make_server(config(PLAN))

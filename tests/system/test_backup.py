@@ -53,6 +53,7 @@ def test_a_backup_of_a_serving_server_serves_elsewhere(make_server: Callable[[st
         other.end()
 
 
+@pytest.mark.slow
 def test_going_back_keeps_what_was_there_and_bad_files_change_nothing(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", reference_config())
     server.data.mkdir()

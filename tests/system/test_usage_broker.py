@@ -80,6 +80,7 @@ def outage(server: Server, broker: KafkaBroker, count: int) -> tuple[float, int]
         return time.monotonic() - start, peak_kb(server) - before
 
 
+@pytest.mark.slow
 def test_a_broker_that_comes_late_gets_each_record_and_the_ledger_keeps_one(
     make_server: Callable[[str], Server], broker: KafkaBroker
 ) -> None:
