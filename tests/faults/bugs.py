@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch  # plants a bug in a real class and takes it out again; nothing is mocked
 
 from antiphon.core.events import LogEntry
 from antiphon.core.generation import GenerationStatus
@@ -238,11 +237,22 @@ def _stop_takes_back_what_is_read() -> AbstractContextManager[object]:
     return _patched((Readership, "cutting", cutting))
 
 
+_INHERITED = object()
+
+
+def _set(where: Any, name: str, value: object) -> None:
+    if value is _INHERITED:
+        delattr(where, name)
+    else:
+        setattr(where, name, value)
+
+
 @contextmanager
 def _patched(*patches: tuple[Any, str, Any]) -> Iterator[None]:
     with ExitStack() as stack:
         for where, name, bug in patches:
-            stack.enter_context(patch.object(where, name, bug))
+            stack.callback(_set, where, name, vars(where).get(name, _INHERITED))
+            setattr(where, name, bug)
         yield
 
 

@@ -43,16 +43,6 @@ async def gateway() -> AsyncIterator[Gateway]:
             await gateway.close()
 
 
-@pytest.fixture
-async def stage(gateway: Gateway) -> AsyncIterator[Stage]:
-    stage = Stage(gateway)
-    await stage.runner.start()
-    try:
-        yield stage
-    finally:
-        await stage.close()
-
-
 @asynccontextmanager
 async def occupied(stage: Stage) -> AsyncIterator[None]:
     """The larger pool has no room for anybody else, and no place in its line."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation
 from antiphon.core.messages import Conversation, Message, MessageError, TreeNode
 from antiphon.core.prompts import Memory
-from antiphon.core.tenancy import ApiKey, Principal
+from antiphon.core.tenancy import Principal
 from antiphon.orchestrator.parts import read_context
 from antiphon.orchestrator.shown_prompt import ShownPrompt
 from antiphon.orchestrator.transfer.importing import Report
@@ -25,34 +24,6 @@ class MeAnswer:
     role: str
     plan: str
     scopes: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyAnswer:
-    id: str
-    name: str
-    scopes: list[str]
-    last4: str
-    created_at: str
-    revoked_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class NewKeyAnswer:
-    """``key`` is shown this once."""
-
-    id: str
-    name: str
-    scopes: list[str]
-    last4: str
-    created_at: str
-    revoked_at: str | None
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeysAnswer:
-    data: list[KeyAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,22 +238,6 @@ def me_answer(principal: Principal) -> MeAnswer:
     )
 
 
-def key_answer(key: ApiKey) -> KeyAnswer:
-    return KeyAnswer(
-        id=key.id,
-        name=key.name,
-        scopes=sorted(scope.value for scope in key.scopes),
-        last4=key.last4,
-        created_at=rfc3339(key.created_at),
-        revoked_at=_time(key.revoked_at),
-    )
-
-
-def new_key_answer(key: ApiKey, text: str) -> NewKeyAnswer:
-    shown = key_answer(key)
-    return NewKeyAnswer(shown.id, shown.name, shown.scopes, shown.last4, shown.created_at, shown.revoked_at, text)
-
-
 def memory_answer(memory: Memory) -> MemoryAnswer:
     return MemoryAnswer(memory.id, memory.text, rfc3339(memory.created_at))
 
@@ -398,7 +353,3 @@ def prompt_answer(shown: ShownPrompt) -> PromptAnswer:
 
 def error_answer(error: MessageError | None) -> ErrorAnswer | None:
     return None if error is None else ErrorAnswer(error.code, error.message, error.retryable)
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else rfc3339(moment)

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from antiphon.core.errors import Forbidden, NotFound
 from antiphon.core.tenancy import ApiKey, Principal, Scope
 from antiphon.edge.access import SIGNED_IN, Caller, GuardedRoute, Services, app_state, guarded
-from antiphon.edge.answers import KeysAnswer, NewKeyAnswer, key_answer, new_key_answer
 from antiphon.edge.auth import new_api_key
+from antiphon.edge.key_answers import KeysAnswer, NewKeyAnswer, key_answer, new_key_answer
 from antiphon.edge.paths import KeyPath
 from antiphon.edge.schemas import NewKey
 
