@@ -15,7 +15,7 @@ from antiphon.core.prompts import Memory, Preamble
 from antiphon.engines.base import Tokenizer
 from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.encoded import EncodedTexts
-from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render
+from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, Stem, compose, grows_into, opening_parts, render, stem_of
 from antiphon.orchestrator.preamble import preamble_of
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from antiphon.orchestrator.summary import summary_request
@@ -41,7 +41,7 @@ def everything(text: str, tokenizer: Tokenizer) -> RenderedPrompt:
     answer = replace(message(1, Role.ASSISTANT, text), prompt=PromptRecord("m", MessageId("msg_0"), snippets=(snippet(text),)))
     record = replace(RECORD, snippets=(snippet(text), snippet(text)))
     kept = [message(0, Role.USER, text), answer]
-    said = compose(kept, Question(MessageId("msg_9"), text), record, preamble=Preamble("d", text, text), summary=text)
+    said = compose(kept, Question(MessageId("msg_9"), text), record, opening_parts(Preamble("d", text, text), text))
     return render(EncodedTexts(tokenizer), said)
 
 
@@ -64,7 +64,7 @@ def test_roles_alternate_whatever_the_branch_holds() -> None:
         message(5, Role.USER, "three"),
         message(6, Role.ASSISTANT, "stopped", MessageStatus.INTERRUPTED),
     ]
-    said = compose(kept, QUESTION, RECORD, preamble=None, summary="")
+    said = compose(kept, QUESTION, RECORD, opening_parts(None, ""))
     assert [(one.role, "".join(part.text for part in one.parts)) for one in said] == [
         (Role.SYSTEM, SYSTEM_PROMPT),
         (Role.USER, "one\n\ntwo\n\nthree"),
@@ -101,10 +101,10 @@ def test_nor_in_what_a_summariser_is_asked(name: str) -> None:
 def test_two_users_share_all_but_their_own_words() -> None:
     texts = EncodedTexts(ReferenceTokenizer())
     prompts = [
-        render(texts, compose([], QUESTION, RECORD, preamble=preamble, summary="")).ids
+        render(texts, compose([], QUESTION, RECORD, opening_parts(preamble, ""))).ids
         for preamble in (None, Preamble("1", "be loud", ""), Preamble("2", "be quiet", "- tea"))
     ]
-    public = render(texts, compose([], QUESTION, RECORD, preamble=None, summary="")).public_tokens
+    public = render(texts, compose([], QUESTION, RECORD, opening_parts(None, ""))).public_tokens
     assert len({ids[:public] for ids in prompts}) == 1
     assert len({ids[: public + 40] for ids in prompts}) == 3
 
@@ -121,7 +121,7 @@ def test_a_preamble_has_one_form() -> None:
 
 def test_a_snippet_belongs_to_the_turn_that_brought_it() -> None:
     answer = replace(message(1, Role.ASSISTANT, "yes"), prompt=replace(RECORD, snippets=(snippet("old"),)))
-    said = compose([message(0, Role.USER, "one"), answer], QUESTION, RECORD, preamble=None, summary="")
+    said = compose([message(0, Role.USER, "one"), answer], QUESTION, RECORD, opening_parts(None, ""))
     kinds = [[part.kind for part in one.parts] for one in said]
     assert kinds == [[PartKind.SYSTEM], [PartKind.SNIPPET, PartKind.TURN], [PartKind.TURN], [PartKind.TURN]]
 
@@ -142,3 +142,61 @@ def test_a_repeated_frame_is_the_templates_own(name: str, pairs: int) -> None:
     tokenizer = FAMILY_TOKENIZERS[name]
     roles = (Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs)
     assert EncodedTexts(tokenizer).frame(pairs) == tokenizer.frame(roles)
+
+
+branches = st.lists(
+    st.tuples(st.sampled_from(Role), st.sampled_from(["", " ", "a", "one two", "é"]), st.booleans(), st.booleans()), max_size=9
+)
+"""Messages: their role, their words, whether they failed, and whether a snippet came with them."""
+
+
+def branch_of(told: list[tuple[Role, str, bool, bool]]) -> list[Message]:
+    return [
+        replace(
+            message(number, role, content, MessageStatus.FAILED if failed else MessageStatus.COMPLETE),
+            prompt=replace(RECORD, snippets=(snippet("old"),)) if quoting else None,
+        )
+        for number, (role, content, failed, quoting) in enumerate(told)
+        if role is not Role.SYSTEM
+    ]
+
+
+@pytest.mark.parametrize("name", FAMILY_TOKENIZERS)
+@given(told=branches, standing=st.sampled_from(["", "Be brief."]), summary=st.sampled_from(["", "of tea"]))
+def test_a_prompt_that_grew_is_the_prompt_written_anew(
+    name: str, told: list[tuple[Role, str, bool, bool]], standing: str, summary: str
+) -> None:
+    texts, kept = EncodedTexts(FAMILY_TOKENIZERS[name]), branch_of(told)
+    opening = opening_parts(Preamble("d", standing, ""), summary)
+    stem: Stem | None = None
+    for length in range(len(kept) + 1):
+        grows = stem is not None and grows_into(stem, kept[:length], opening)
+        said = compose(kept[:length], QUESTION, RECORD, opening, stem if grows else None)
+        assert said == compose(kept[:length], QUESTION, RECORD, opening)
+        prompt = render(texts, said, stem if grows else None)
+        assert prompt == render(texts, said)
+        stem = stem_of(texts, kept[:length], opening, said, prompt) or stem
+
+
+def test_a_turn_writes_only_what_is_new() -> None:
+    texts, opening = EncodedTexts(ReferenceTokenizer()), opening_parts(None, "")
+    kept = [message(number, (Role.USER, Role.ASSISTANT)[number % 2], f"words {number}") for number in range(40)]
+    said = compose(kept[:38], QUESTION, RECORD, opening)
+    stem = stem_of(texts, kept[:38], opening, said, render(texts, said))
+    assert stem is not None
+    assert grows_into(stem, kept, opening)
+    grown = compose(kept, QUESTION, RECORD, opening, stem)
+    assert [one is other for one, other in zip(grown, stem.said, strict=False)] == [True] * 39
+    assert render(texts, grown, stem) == render(texts, compose(kept, QUESTION, RECORD, opening))
+
+
+def test_a_stem_is_none_of_another_beginning() -> None:
+    texts, opening = EncodedTexts(ReferenceTokenizer()), opening_parts(None, "")
+    kept = [message(0, Role.USER, "one"), message(1, Role.ASSISTANT, "two")]
+    said = compose(kept, QUESTION, RECORD, opening)
+    stem = stem_of(texts, kept, opening, said, render(texts, said))
+    assert stem is not None
+    assert not grows_into(stem, [kept[0], replace(kept[1], content="two and more")], opening)
+    assert not grows_into(stem, kept, opening_parts(Preamble("d", "Be brief.", ""), ""))
+    assert not grows_into(stem, kept[:1], opening)
+    assert not grows_into(stem, [*kept, message(2, Role.ASSISTANT, "three")], opening)

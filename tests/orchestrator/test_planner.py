@@ -21,7 +21,7 @@ from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import ContinueRequest
-from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, render
+from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, opening_parts, render
 from antiphon.orchestrator.planner import Place, PromptPlanner
 from antiphon.stores.conversations.base import Owner
 from tests.orchestrator.conftest import reference_pool
@@ -198,7 +198,7 @@ async def test_two_users_of_a_tenant_share_a_prefix_up_to_their_own_words(stage:
         question, pool = Question(MessageId("msg_new"), "hello"), stage.ports.gateway.resolve("quick", ())
         planned = await stage.runner.planner.plan(place, question, pool)
         assert (planned.preamble is None) is (not instructions)
-        said = compose([], question, planned.record, preamble=planned.preamble, summary="")
+        said = compose([], question, planned.record, opening_parts(planned.preamble, ""))
         prompts[f"{owner.user_id}{instructions}"] = render(await stage.runner.planner.texts(pool), said).ids
     bare, other, loud, quiet = prompts.values()
     assert bare == other

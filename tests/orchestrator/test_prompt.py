@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from antiphon.core.errors import PromptTooLong
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
+from antiphon.orchestrator.draft import CountedEnd, counted_end
 from antiphon.orchestrator.prompt import (
     MINIMUM_OUTPUT_TOKENS,
     Budget,
@@ -71,6 +72,16 @@ def test_turns_are_grouped_and_counted_as_they_will_be_rendered() -> None:
     found = exchanges_of(said, ByCharacter())
     assert [exchange.tokens for exchange in found] == [3 + 2 + 10 + 3, 3 + 2, 4 + 2, 1 + 7 + 10]
     assert [len(exchange.messages) for exchange in found] == [2, 1, 1, 2]
+
+
+@given(told=st.lists(st.tuples(st.sampled_from([Role.USER, Role.ASSISTANT]), st.sampled_from(["", "a", "bcd"])), max_size=9))
+def test_an_end_that_grew_is_the_end_counted_anew(told: list[tuple[Role, str]]) -> None:
+    messages = [message(number, role, content) for number, (role, content) in enumerate(told)]
+    known = CountedEnd()
+    for first in (0, 1):  # and once more behind a trim, from what was known before it
+        for length in range(first, len(messages) + 1):
+            known = counted_end(messages[first:length], ByCharacter(), known)
+            assert known == CountedEnd(tuple(messages[first:length]), exchanges_of(messages[first:length], ByCharacter()))
 
 
 def test_all_is_read_until_the_window_is_full() -> None:

@@ -94,7 +94,7 @@ class Background:
         if self._current is not None and _is_of(self._current[0], owner, conversation_id):
             self._current[1].cancel()
         if conversation_id is not None:
-            self._planner.recall.forget(conversation_id)
+            self._planner.forget_conversation(conversation_id)
 
     async def run_for_ever(self) -> None:
         """Work until cancelled."""

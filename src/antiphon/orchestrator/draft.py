@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.messages import Message, PromptRecord, Snippet
+from antiphon.core.messages import Message, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.orchestrator.parts import Question, Texts, preamble_parts, snippet_text, summary_part
-from antiphon.orchestrator.prompt import SNIPPET_TOKENS, SYSTEM_PROMPT, Budget, Exchange, SummaryOffer, Window, exchanges_of
+from antiphon.orchestrator.prompt import SNIPPET_TOKENS, SYSTEM_PROMPT, Budget, Exchange, Lengths, SummaryOffer, Window, exchanges_of
 from antiphon.orchestrator.relevance import Room
 from antiphon.orchestrator.summary import EXTRACT, extracted
 
-__all__ = ["Draft", "Measures", "Question", "branch_draft"]
+__all__ = ["CountedEnd", "Draft", "Measures", "Question", "branch_draft", "counted_end"]
 
 
 _NO_MESSAGE = MessageId("")
@@ -142,16 +142,32 @@ class Draft:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CountedEnd:
+    """``messages``, the end of a branch, in exchanges, with one model's lengths."""
+
+    messages: tuple[Message, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+
+
+def counted_end(messages: Sequence[Message], lengths: Lengths, known: CountedEnd) -> CountedEnd:
+    """``messages`` counted, ``known`` as far as they go on from it."""
+    first = len(known.messages)
+    if known.messages != tuple(messages[:first]) or (first < len(messages) and messages[first].role is not Role.USER):
+        return CountedEnd(tuple(messages), exchanges_of(messages, lengths))
+    return CountedEnd(tuple(messages), (*known.exchanges, *exchanges_of(messages[first:], lengths)))
+
+
 def branch_draft(
     measures: Measures,
-    messages: Sequence[Message],
+    end: CountedEnd,
     above: Sequence[MessageId],
     *,
     context_tokens: int,
     preamble: Preamble | None,
     held: Summary | None,
 ) -> Draft:
-    """The draft of a branch: ``messages`` from the last window's start on, the ids ``above`` them, that window's summary ``held``."""
+    """The draft of a branch: its ``end`` from the last window's start on, the ids ``above`` that, that window's summary ``held``."""
     texts = measures.texts
     standing = sum(texts.count(part.text) for part in preamble_parts(preamble))
     fixed = texts.bare + texts.count(SYSTEM_PROMPT) + standing
@@ -160,8 +176,8 @@ def branch_draft(
         measures=measures,
         budget=Budget(context_tokens, fixed, 0, standing),
         preamble=preamble,
-        exchanges=exchanges_of(messages, measures),
-        path=(*above, *(message.id for message in messages)),
+        exchanges=end.exchanges,
+        path=(*above, *(message.id for message in end.messages)),
         held=Window(0, offer, 0, trimmed=False) if offer is not None else None,
         held_summary=held,
     )

@@ -25,7 +25,7 @@ class EncodedTexts:
         self._frames = tuple(tokenizer.frame((Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs)) for pairs in range(3))
         self.bare, longer, _ = (sum(map(len, frame)) for frame in self._frames)
         self.pair = longer - self.bare
-        self._regular = self._frames[2] == self._repeated(2)
+        self.regular = self._frames[2] == self._repeated(2)
         self.joint = self.count(JOINT)
 
     def ids(self, text: str) -> array[int]:
@@ -50,7 +50,7 @@ class EncodedTexts:
 
         Where the template writes the same round every pair, as all but odd ones do, it need not be rendered for each prompt.
         """
-        if self._regular:
+        if self.regular:
             return self._repeated(pairs)
         return self.tokenizer.frame((Role.SYSTEM, Role.USER, *(Role.ASSISTANT, Role.USER) * pairs))
 

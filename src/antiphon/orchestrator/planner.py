@@ -19,9 +19,9 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.inference.fleet import PoolStatus
-from antiphon.orchestrator.draft import Draft, Measures, Question, branch_draft
+from antiphon.orchestrator.draft import CountedEnd, Draft, Measures, Question, branch_draft, counted_end
 from antiphon.orchestrator.encoded import EncodedTexts
-from antiphon.orchestrator.parts import RenderedPrompt, compose, render
+from antiphon.orchestrator.parts import Part, RenderedPrompt, Stem, compose, grows_into, opening_parts, render, stem_of
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.preamble import preamble_of
 from antiphon.orchestrator.prompt import Window, plan_window
@@ -83,6 +83,8 @@ class PromptPlanner:
         self._above: _Remembered[MessageId, tuple[MessageId, ...]] = _Remembered()
         self._summaries: _Remembered[MessageId, Summary] = _Remembered()
         self._windows: _Remembered[MessageId, tuple[Message, ...]] = _Remembered(_WINDOWS)
+        self._ends: _Remembered[tuple[str, MessageId], CountedEnd] = _Remembered(_WINDOWS)
+        self._stems: _Remembered[tuple[str, MessageId], Stem] = _Remembered(_WINDOWS)
         self.recall = Recall(ports.embedder)
 
     async def plan(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> PlannedPrompt:
@@ -109,8 +111,10 @@ class PromptPlanner:
         summary = None if held is None else await self._summary(place, held)
         measures = Measures(texts, pool.model, stored)
         unread = sum(len(message.content) for message in end.messages if not measures.knows(message))
-        make = partial(branch_draft, measures, end.messages, end.above, context_tokens=pool.context_tokens, preamble=preamble, held=summary)
-        draft = await _perhaps_in_thread(unread, make)
+        counted = await _perhaps_in_thread(unread, partial(counted_end, end.messages, measures, self._known_end(pool, end.messages)))
+        if counted.messages and not measures.fresh:
+            self._ends.put((pool.model, counted.messages[-1].id), counted)
+        draft = branch_draft(measures, counted, end.above, context_tokens=pool.context_tokens, preamble=preamble, held=summary)
         return await _perhaps_in_thread(len(question.text) + len(already), partial(draft.asking, question, already))
 
     async def render(self, place: Place, question: Question, record: PromptRecord, pool: PoolStatus) -> RenderedPrompt | None:
@@ -127,9 +131,16 @@ class PromptPlanner:
             preamble = await self._ports.prompts.preamble(place.owner, place.conversation_id, record.preamble)
         if record.summary is not None:
             summary = await self._summary(place, record.summary)
-        said = compose(kept, question, record, preamble=preamble, summary="" if summary is None else summary.text)
-        unread = sum(len(part.text) for message in said for part in message.parts if not texts.knows(part.text))
-        return await _perhaps_in_thread(unread, partial(render, texts, said))
+        opening = opening_parts(preamble, "" if summary is None else summary.text)
+        stem = self._stem(pool, kept, opening)
+        said = compose(kept, question, record, opening, stem)
+        new = said if stem is None else said[len(stem.said) :]
+        unread = sum(len(part.text) for message in new for part in message.parts if not texts.knows(part.text))
+        prompt = await _perhaps_in_thread(unread, partial(render, texts, said, stem))
+        grown = stem_of(texts, kept, opening, said, prompt)
+        if grown is not None:
+            self._stems.put((pool.model, kept[-1].id), grown)
+        return prompt
 
     async def texts(self, pool: PoolStatus) -> EncodedTexts:
         """The pool's tokenizer, with what it has encoded lately."""
@@ -177,6 +188,31 @@ class PromptPlanner:
     def forget(self, message_id: MessageId) -> None:
         """A message is going to be written on: nothing that was read of it counts any more."""
         self._windows.drop(lambda window: any(message.id == message_id for message in window))
+
+    def forget_conversation(self, conversation_id: ConversationId) -> None:
+        """A conversation was deleted: nothing that was read of it is kept."""
+
+        def of_it(messages: Sequence[Message]) -> bool:
+            return bool(messages) and messages[0].conversation_id == conversation_id
+
+        self.recall.forget(conversation_id)
+        self._windows.drop(of_it)
+        self._ends.drop(lambda end: of_it(end.messages))
+        self._stems.drop(lambda stem: of_it(stem.kept))
+        self._summaries.drop(lambda summary: summary.conversation_id == conversation_id)
+
+    def _known_end(self, pool: PoolStatus, messages: Sequence[Message]) -> CountedEnd:
+        """What was counted lately of a branch that ends like this."""
+        known = (self._ends.get((pool.model, message.id)) for message in reversed(messages[-_FEW:]))
+        return next((end for end in known if end is not None), CountedEnd())
+
+    def _stem(self, pool: PoolStatus, kept: Sequence[Message], opening: Sequence[Part]) -> Stem | None:
+        """What was written lately of a prompt that begins like this one."""
+        for message in reversed(kept[-_FEW:]):
+            stem = self._stems.get((pool.model, message.id))
+            if stem is not None and grows_into(stem, kept, opening):
+                return stem
+        return None
 
     async def _preamble(self, place: Place) -> Preamble | None:
         return None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
