@@ -168,5 +168,5 @@ def test_any_text_may_be_asked_of_any(question: str, said: list[str]) -> None:
     for message_id, text in zip(path, said, strict=True):
         index.add(message_id, passages_of(message_id, Role.USER, text))
     index.check()
-    chosen = choose(question, index.on(path), [0.3] * len(index.passages), (), Room(50, 50, by_characters))
+    chosen = choose(question, index.on(path), dict.fromkeys(range(len(index.passages)), 0.3), (), Room(50, 50, by_characters))
     assert sum(map(by_characters, chosen)) <= 50

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -293,8 +293,8 @@ class Embedder(Protocol):
         """The texts' vectors one after the other, each as long as any, in a form of the embedder's own."""
         ...
 
-    def cosines(self, text: str, vectors: bytes | bytearray) -> Sequence[float]:
-        """How near ``text`` is to each of the vectors, -1 to 1. Keeps no hold of ``vectors``."""
+    def near(self, text: str, vectors: bytes | bytearray, least_cosine: float) -> Mapping[int, float]:
+        """The numbers of the vectors whose cosine with ``text`` is above ``least_cosine``, each with it. Keeps no hold of ``vectors``."""
         ...
 
 

@@ -7,7 +7,7 @@ none of its code runs. A thousand short passages take a tenth of a second. numpy
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from threading import Lock
@@ -45,11 +45,13 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> bytes:
         return self._vectors(texts).tobytes()
 
-    def cosines(self, text: str, vectors: bytes | bytearray) -> Sequence[float]:
+    def near(self, text: str, vectors: bytes | bytearray, least_cosine: float) -> Mapping[int, float]:
         import numpy as np
 
         (asked,) = self._vectors([text])
-        return (np.frombuffer(vectors, np.float32).reshape(-1, len(asked)) @ asked).tolist()
+        cosines = np.frombuffer(vectors, np.float32).reshape(-1, len(asked)) @ asked
+        rows = np.flatnonzero(cosines > least_cosine)
+        return dict(zip(rows.tolist(), cosines[rows].tolist(), strict=True))
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np

@@ -103,7 +103,7 @@ class PromptPlanner:
     async def draft(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> Draft:
         """The branch under ``question``, counted. Raises ``NotFound``."""
         texts = await self.texts(pool)
-        preamble, end = await asyncio.gather(self._preamble(place), self._branch_end(place, pool))
+        preamble, end = await self._preamble(place), await self._branch_end(place, pool)
         stored: Mapping[MessageId, int] = {}
         if any(message.counted_by != pool.model for message in end.messages):
             stored = await self._ports.prompts.counts(place.owner, place.conversation_id, pool.model)

@@ -6,7 +6,7 @@ Everything here can be made anew from the store: it is a cache of the few hundre
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -14,7 +14,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, Role, Snippet
 from antiphon.engines.base import Embedder
 from antiphon.orchestrator.prompt import is_said
-from antiphon.orchestrator.relevance import PassageIndex, Room, choose, passages_of
+from antiphon.orchestrator.relevance import LEAST_COSINE, PassageIndex, Room, choose, passages_of
 
 _CONVERSATIONS = 256
 _FORGOTTEN = 1024
@@ -79,7 +79,9 @@ class Recall:
             entry = self._entry(conversation_id)
             if not entry.index.passages:
                 return ()
-            cosines = () if self._embedder is None else self._embedder.cosines(question, entry.vectors)
+            cosines: Mapping[int, float] = {}
+            if self._embedder is not None:
+                cosines = self._embedder.near(question, entry.vectors, LEAST_COSINE)
             return choose(question, entry.index.on(path), cosines, in_view, room)
 
     def forget(self, conversation_id: ConversationId) -> None:

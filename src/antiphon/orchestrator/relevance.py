@@ -21,7 +21,8 @@ from antiphon.core.messages import Role, Snippet
 PASSAGE_CHARACTERS = 320
 
 _K1, _B = 1.2, 0.75
-_LEAST_COSINE = 0.2
+LEAST_COSINE = 0.2
+"""Below it, a passage is not near a question at all."""
 _WORD_WEIGHT = 0.12
 _TOLD_WEIGHT = 0.3
 _QUESTION_WEIGHT = 0.4
@@ -141,9 +142,9 @@ class PassageIndex:
 
     def on(self, path: Sequence[MessageId]) -> Branch:
         """What of it lies on one branch."""
-        members = frozenset(path)
-        if self._rows.keys() <= members:
+        if len(path) == len(self._rows) and all(map(self._rows.__contains__, path)):
             return Branch(self, path, None, len(self.passages), self._words)
+        members = frozenset(path)
         rows = [row for message_id in path for row in self.rows(message_id)]
         return Branch(self, path, members, len(rows), sum(self.passages[row].length for row in rows))
 
@@ -182,14 +183,14 @@ class Branch:
 def choose(
     question: str,
     branch: Branch,
-    cosines: Sequence[float],
+    cosines: Mapping[int, float],
     in_view: Collection[MessageId],
     room: Room,
 ) -> tuple[Snippet, ...]:
     """The passages on ``branch`` that ``question`` refers to, in their own order, as many as the ``room`` takes.
 
-    ``cosines`` are those of the question with each passage of the branch's index. None where nothing comes near, and none where a message
-    ``in_view``, which the model reads anyway, comes nearer.
+    ``cosines`` are those of the question with the passages of the branch's index that are near it, by their numbers. None is chosen where
+    nothing comes near, and none where a message ``in_view``, which the model reads anyway, comes nearer.
     """
     personal, passages = is_personal(question), branch.index.passages
     scores = _scores(question, branch, cosines, personal=personal)
@@ -217,13 +218,12 @@ def choose(
     return tuple(_snippet(passages[row]) for row in sorted(chosen, key=lambda row: (places[passages[row].message_id], row)))
 
 
-def _scores(question: str, branch: Branch, cosines: Sequence[float], *, personal: bool) -> dict[int, float]:
+def _scores(question: str, branch: Branch, cosines: Mapping[int, float], *, personal: bool) -> dict[int, float]:
     """The scores of all passages that have one."""
     passages = branch.index.passages
     of_speaker = personal and _MODEL.search(question) is None
     average = branch.words / branch.size if branch.size else 1.0
-    near = branch.of([row for row, cosine in enumerate(cosines) if cosine > _LEAST_COSINE])
-    scores = {row: (cosines[row] - _LEAST_COSINE) / (1 - _LEAST_COSINE) for row in near}
+    scores = {row: (cosines[row] - LEAST_COSINE) / (1 - LEAST_COSINE) for row in branch.of(cosines)}
     for word in sorted(set(content_words(question))):
         holding = branch.of(branch.index.holding(word))
         weight = _WORD_WEIGHT * _rarity(branch, len(holding)) * (_K1 + 1)
