@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.app import config as config_module
-from antiphon.app import money_table, plan_table, provider_table, toml_table
+from antiphon.app import money_table, plan_table, pool_table, provider_table, toml_table
 from antiphon.cli.main import _parser
 from antiphon.core import errors
 from antiphon.edge.metrics import PrometheusTelemetry
@@ -94,7 +94,7 @@ class Asked(toml_table.Table):
 def settings() -> dict[str, tuple[str, str]]:
     """Every setting the code asks for, as ``section.key``: its type and default."""
     _asked.clear()
-    modules = [config_module, money_table, plan_table, provider_table]
+    modules = [config_module, pool_table, money_table, plan_table, provider_table]
     for module in modules:
         module.Table = Asked  # type: ignore[attr-defined]
     try:

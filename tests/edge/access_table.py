@@ -47,6 +47,7 @@ class Rule:
 
 _CHAT = Rule(Access.CHAT)
 _SEND: dict[str, object] = {"content": "hello", "model": "quick", "params": {"max_tokens": 3}}
+_SERVER: dict[str, object] = {"url": "https://site/v1", "key": "key-of-site"}
 _COMPLETE: dict[str, object] = {"model": "quick", "max_tokens": 3, "messages": [{"role": "user", "content": "hello"}]}
 
 RULES: dict[str, Rule] = {
@@ -104,6 +105,9 @@ RULES: dict[str, Rule] = {
     "GET /v1/usage": Rule(Access.USAGE),
     "GET /v1/admin/usage": Rule(Access.ADMIN),
     "GET /v1/admin/pools": Rule(Access.ADMIN),
+    "POST /v1/admin/pools": Rule(Access.ADMIN, {**_SERVER, "model": "quick", "name": "unique"}),
+    "POST /v1/admin/pools/offers": Rule(Access.ADMIN, _SERVER),
+    "DELETE /v1/admin/pools/{pool}": Rule(Access.ADMIN, by_admins=True),
     "GET /v1/admin/plans": Rule(Access.ADMIN),
     "GET /v1/admin/keys": Rule(Access.ADMIN, by_admins=True),
     "GET /v1/admin/audit": Rule(Access.ADMIN),

@@ -17,6 +17,7 @@ import httpx
 from antiphon.core.ids import IdKind, TenantId, UserId
 from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key
+from antiphon.edge.pool_desk import AddedPool
 from tests.edge.access_table import RULES, Access, Rule
 from tests.edge.site import Site
 
@@ -87,7 +88,11 @@ class Matrix:
         here, there = site.tenant, Tenant(TenantId(site.ids.new(IdKind.TENANT)), f"elsewhere {next(self._numbers)}", site.clock.now())
         await site.accounts.create_tenant(there)
         self._victim = await self._someone(here, UserRole.MEMBER)
-        self._things = await self._belongings(self._victim, text=CANARY) | {"user_id": self._victim.user.id, "provider": "none"}
+        self._things = await self._belongings(self._victim, text=CANARY) | {
+            "user_id": self._victim.user.id,
+            "provider": "none",
+            "pool": "none",
+        }
         self._roles = {role.value: await self._someone(here, role) for role in UserRole}
         self._foreign = {
             "other tenant": await self._someone(there, UserRole.OWNER),
@@ -128,6 +133,9 @@ class Matrix:
             things["session_id"] = next(one["id"] for one in sessions if not one["current"])
         if "{user_id}" in named:
             things["user_id"] = (await self._someone(self._site.tenant, UserRole.MEMBER)).user.id
+        if "{pool}" in named:
+            pool = AddedPool(f"pool-{next(self._numbers)}", "quick", f"{self._site.url}/v1")
+            things["pool"] = (await self._site.services.pools.add(self._site.tenant.id, pool, self._roles["owner"].key)).name
         if "{memory_id}" in named:
             things["memory_id"] = (await http.post("/v1/me/memory", json={"text": text}, headers=headers)).json()["id"]
         if "{key_id}" in named:
@@ -271,9 +279,7 @@ class Matrix:
             files = {"file": ("export.jsonl", self._stolen_export())}
             headers.setdefault("Sec-Fetch-Site", "same-origin")
         elif method not in {"GET", "DELETE"}:
-            content = (
-                json.dumps(rule.body or {}).replace("unique", f"unique {next(self._numbers)}").encode() if rule.body is not None else b""
-            )
+            content = b"" if rule.body is None else self._filled(rule.body)
             headers.setdefault("Content-Type", "application/json")
         query = {name: value.format_map(things) for name, value in rule.query.items()} | dict(cell.query)
         request = self._http.build_request(method, path.format_map(things), params=query, content=content, files=files, headers=headers)
@@ -283,6 +289,11 @@ class Matrix:
         if answer.status_code not in allowed:
             self._found.append(f"{route}: {cell.name} gets {answer.status_code}, not {sorted(allowed)}")
         self._look_for_leaks(route, cell, answer, things)
+
+    def _filled(self, body: dict[str, object]) -> bytes:
+        """A body as it is sent: with a name that nothing has yet, and for an OpenAI-compatible server the site itself."""
+        text = json.dumps(body).replace("unique", f"unique-{next(self._numbers)}")
+        return text.replace("https://site", self._site.url).replace("key-of-site", self._roles["owner"].key).encode()
 
     def _look_for_leaks(self, route: str, cell: Cell, answer: httpx.Response, things: Mapping[str, str]) -> None:
         """Nobody but the victim may be shown the victim's text; what is shared is shown to all, and searched words are echoed."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 from argon2 import PasswordHasher
 
+from antiphon.app.config import Flags, load_config
+from antiphon.app.pool_desk import RunningPools
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.clock import Clock
 from antiphon.core.ids import GenerationId, IdKind, TenantId, UserId
@@ -51,6 +54,8 @@ from antiphon.stores.usage.memory import MemoryLedger
 from tests.allowances import GENEROUS, allowances
 
 TIMING = Timing(lease_seconds=2, heartbeat_seconds=0.2, sweep_seconds=0.2, checkpoint_seconds=0.1, coalesce_ms=10, ping_seconds=0.3)
+_FOLDER = TemporaryDirectory(prefix="antiphon-sites-")
+CONFIG = load_config(Flags(data=Path(_FOLDER.name)), {"HOME": _FOLDER.name})
 PLAN = Plan("free", models=("quick", "slow"), ttft_limit_ms=10**9, max_output_tokens=512, **GENEROUS)
 
 
@@ -145,6 +150,7 @@ class Site:
             personal=ports.personal,
             background=self.background,
             gateway=gateway,
+            pools=RunningPools(replace(CONFIG, data_dir=CONFIG.data_dir / self.ids.new(IdKind.REQUEST)), gateway, self.accounts),
             allowances=ports.allowances,
             ledger=MemoryLedger(),
             plans=ports.plans,
@@ -177,6 +183,8 @@ class Site:
     async def close(self) -> None:
         for client in self._clients:
             await client.aclose()
+        for pool in await self.services.pools.added(self.tenant.id):
+            await self.services.pools.remove(self.tenant.id, pool.name)  # the gateway stays
         await self.runner.drain(0)
         await self.server.stop()
         self.passwords.close()

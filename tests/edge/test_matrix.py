@@ -59,12 +59,12 @@ async def test_a_route_without_a_check_fails(gateway: Gateway, monkeypatch: pyte
     real = access._admit
 
     async def admit(request: Request, guard: access.Guard) -> None:
-        await real(request, PUBLIC if request.url.path == "/v1/admin/pools" else guard)
+        await real(request, PUBLIC if request.url.path == "/v1/admin/plans" else guard)
 
     monkeypatch.setattr(access, "_admit", admit)
-    found = await _holes(gateway, "GET /v1/admin/pools")
-    assert "GET /v1/admin/pools: anonymous gets 200, not [401]" in found
-    assert "GET /v1/admin/pools: member, bearer gets 200, not [403]" in found
+    found = await _holes(gateway, "GET /v1/admin/plans")
+    assert "GET /v1/admin/plans: anonymous gets 200, not [401]" in found
+    assert "GET /v1/admin/plans: member, bearer gets 200, not [403]" in found
 
 
 async def test_a_foreign_stream_fails(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

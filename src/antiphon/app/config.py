@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from antiphon.app.added_pools import AddedPools
 from antiphon.app.money_table import LISTS as MONEY_LISTS
 from antiphon.app.money_table import MoneyConfig, money_of
 from antiphon.app.plan_table import plan_of
+from antiphon.app.pool_table import DEFAULT_POOL, pools_of
 from antiphon.app.provider_table import ProviderConfig, providers_of
 from antiphon.app.toml_table import EnvironmentText, Table
 from antiphon.core.errors import ConfigErrors
@@ -25,17 +27,10 @@ from antiphon.orchestrator.background import BackgroundSettings
 from antiphon.orchestrator.settings import Timing
 
 DEFAULT_PORT = 8484
-DEFAULT_MODEL = "smollm2-135m-instruct"
-DEFAULT_POOL = PoolSpec(name="small", model=DEFAULT_MODEL)
 
 _SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background")
 _LISTS = ("pools", "plans")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
-_KEYS_OF_ENGINES = {
-    "reference": ("prefill_tokens_per_s", "output_tokens_per_s", "blocks", "vocabulary"),
-    "openai": ("url", "api_key_env"),
-}
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,8 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
             _lay(raw, section, key, value)
     data_dir = _folder(flags.data or environ.get("ANTIPHON_DATA"), _xdg("XDG_DATA_HOME", ".local/share", environ) / "antiphon")
     tables = _tables(raw, faults)
-    pools = _pools(raw, faults)
+    pools = pools_of(_entries(raw, "pools", faults))
+    pools = (*pools, *AddedPools(data_dir).read({pool.name for pool in pools}))
     plans = _plans(raw, pools, faults)
     money = money_of(raw, {name for pool in pools for name in (pool.name, pool.model)}, faults)
     config = Config(
@@ -220,60 +216,6 @@ def _default_plan(table: Table, plans: Sequence[Plan]) -> str:
     if name not in {plan.name for plan in plans}:
         table.fault("plan", f"there is no plan {name!r}")
     return name
-
-
-def _pools(raw: Mapping[str, object], faults: list[tuple[str, str]]) -> tuple[PoolSpec, ...]:
-    tables = _entries(raw, "pools", faults)
-    if tables is None:
-        return (DEFAULT_POOL,)
-    pools = tuple(_pool(table) for table in tables)
-    names = {pool.name for pool in pools}
-    for table, pool in zip(tables, pools, strict=True):
-        if pool.downgrade_to and (pool.downgrade_to not in names or pool.downgrade_to == pool.name):
-            table.fault("downgrade_to", f"there is no other pool {pool.downgrade_to!r}")
-    return pools
-
-
-def _pool(table: Table) -> PoolSpec:
-    engine = table.choice("engine", "openvino", ("openvino", "reference", "openai"))
-    for kind, keys in _KEYS_OF_ENGINES.items():
-        for key in keys if engine != kind else ():
-            if table.has(key):
-                table.known.add(key)
-                table.fault(key, f'only engine = "{kind}" has this setting')
-    pool = PoolSpec(
-        name=table.text("name", DEFAULT_POOL.name),
-        model=table.text("model", {"openvino": DEFAULT_MODEL, "reference": "reference"}.get(engine, "")),
-        engine=engine,
-        replicas=table.integer("replicas", 1, at_least=1, at_most=1024),
-        precision=table.choice("precision", "fast", ("fast", "exact")),
-        kv_bytes=table.integer("kv_bytes", 0),
-        context_tokens=table.integer("context_tokens", 0),
-        queue_limit=table.integer("queue_limit", DEFAULT_POOL.queue_limit),
-        downgrade_to=table.text("downgrade_to", ""),
-        prefill_tokens_per_s=table.number("prefill_tokens_per_s", DEFAULT_POOL.prefill_tokens_per_s),
-        output_tokens_per_s=table.number("output_tokens_per_s", DEFAULT_POOL.output_tokens_per_s),
-        blocks=table.integer("blocks", 0),
-        vocabulary=table.choice("vocabulary", "ascii", ("ascii", "nasty", "echo", "thinking")),
-        url=table.text("url", "").rstrip("/"),
-        api_key_env=table.text("api_key_env", ""),
-    )
-    if engine == "openai":
-        _check_endpoint(table, pool)
-    if not pool.model:
-        table.fault("model", "must name a model")
-    table.finish()
-    return pool
-
-
-def _check_endpoint(table: Table, pool: PoolSpec) -> None:
-    parts = urlsplit(pool.url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        table.fault("url", "must be http://… or https://…, up to /v1")
-    elif parts.username is not None:
-        table.fault("url", "must not hold a key: name the variable that does in api_key_env")
-    if pool.api_key_env and not _VARIABLE.match(pool.api_key_env):
-        table.fault("api_key_env", "must be the name of an environment variable, not the key")
 
 
 def _plans(raw: Mapping[str, object], pools: Sequence[PoolSpec], faults: list[tuple[str, str]]) -> tuple[Plan, ...]:

@@ -10,10 +10,12 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.app.config import DEFAULT_POOL, Flags, config_file, load_config
+from antiphon.app.config import Flags, config_file, load_config
+from antiphon.app.pool_table import DEFAULT_POOL
 from antiphon.core.errors import ConfigErrors, EngineFailed, ModelUnusable
+from antiphon.edge.pool_desk import OfferedModel
 from antiphon.engines.model_source import ModelStore
-from antiphon.engines.openai_http import Endpoint, OpenAiEngine, ServedModel
+from antiphon.engines.openai_http import Endpoint, OpenAiEngine
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 
@@ -36,32 +38,38 @@ def add_endpoint(flags: Flags, url: str, *, model: str | None, name: str | None,
     key = os.environ.get(key_env, "") if key_env else ""
     if key_env and not key:
         raise ConfigErrors([("api_key_env", f"the environment has no {key_env}")])
-    served = _choose(url, asyncio.run(_models(Endpoint(url.rstrip("/"), "", key))), model)
-    pool = name or _NOT_IN_NAMES.sub("-", served.name.lower()).strip("-._")[:64]
-    entry = {"name": pool, "engine": "openai", "model": served.name, "url": url.rstrip("/"), "api_key_env": key_env}
+    served = _choose(url, asyncio.run(served_models(url, key)), model)
+    pool = name or pool_name(served)
+    entry = {"name": pool, "engine": "openai", "model": served, "url": url.rstrip("/"), "api_key_env": key_env}
     file = config_file(flags, os.environ)
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     if "pools" not in tomllib.loads(text) and _default_is_installed(flags):
         text += _table({"name": DEFAULT_POOL.name, "model": DEFAULT_POOL.model})
     _replace(file, text + _table({key: value for key, value in entry.items() if value}), flags)
-    return Added(pool, served.name, file)
+    return Added(pool, served, file)
 
 
-async def _models(endpoint: Endpoint) -> tuple[ServedModel, ...]:
+def pool_name(model: str) -> str:
+    """What a pool is called that serves ``model`` and was given no name; empty where nothing of it can be in a name."""
+    return _NOT_IN_NAMES.sub("-", model.lower()).strip("-._")[:64]
+
+
+async def served_models(url: str, key: str) -> tuple[OfferedModel, ...]:
+    """What the server at ``url`` (up to ``/v1``) lists. Raises ``ModelUnusable``, one sentence, where it cannot be asked."""
     from antiphon.app.system import SystemClock
 
-    engine = OpenAiEngine(endpoint, SystemClock())
+    engine = OpenAiEngine(Endpoint(url.rstrip("/"), "", key), SystemClock())
     try:
-        return await engine.models()
+        return tuple(OfferedModel(model.name, model.context_tokens) for model in await engine.models())
     except EngineFailed as failure:
         raise ModelUnusable(failure.detail) from failure
     finally:
         await engine.close()
 
 
-def _choose(url: str, models: tuple[ServedModel, ...], wanted: str | None) -> ServedModel:
-    names = ", ".join(served.name for served in models[:20]) or "none"
-    matching = [served for served in models if wanted is None or served.name == wanted]
+def _choose(url: str, models: tuple[OfferedModel, ...], wanted: str | None) -> str:
+    names = ", ".join(offered.model for offered in models[:20]) or "none"
+    matching = [offered.model for offered in models if wanted in {None, offered.model}]
     if len(matching) == 1 or (wanted is not None and matching):
         return matching[0]
     if wanted is None and models:

@@ -44,10 +44,15 @@ def _pool_runtime(spec: PoolSpec, config: Config, threads: ThreadPoolExecutor) -
         folder = model_folder(config.models_dir, spec.model)
         return PoolRuntime(spec, _replica_spec(spec, config, str(folder)), threads.submit(_model_tokenizer, folder).result)
     if spec.engine == "openai":
-        if spec.api_key_env and not os.environ.get(spec.api_key_env):
-            raise ConfigErrors([(f"pools.{spec.name}.api_key_env", f"the environment has no {spec.api_key_env}")])
-        return PoolRuntime(spec, _replica_spec(spec, config, ""), _transcript_tokenizer)
+        return outside_runtime(spec, config)
     raise ConfigErrors([(f"pools.{spec.name}.engine", f"{spec.engine!r} is not available in this version")])
+
+
+def outside_runtime(spec: PoolSpec, config: Config) -> PoolRuntime:
+    """A pool whose server is somebody else's. Raises ``ConfigErrors`` where the variable with its key is missing."""
+    if spec.api_key_env and not os.environ.get(spec.api_key_env):
+        raise ConfigErrors([(f"pools.{spec.name}.api_key_env", f"the environment has no {spec.api_key_env}")])
+    return PoolRuntime(spec, _replica_spec(spec, config, ""), _transcript_tokenizer)
 
 
 def _reference_tokenizer(spec: PoolSpec) -> Tokenizer:
@@ -87,6 +92,7 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
         vocabulary=spec.vocabulary,
         url=spec.url,
         api_key_env=spec.api_key_env,
+        api_key=spec.api_key,
     )
 
 

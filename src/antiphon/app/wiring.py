@@ -14,6 +14,7 @@ from antiphon import __version__
 from antiphon.app.accounting_wiring import Accounting, Keepers, accounting_of
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder
+from antiphon.app.pool_desk import RunningPools
 from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
 from antiphon.core.errors import ConfigErrors
@@ -206,6 +207,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             personal=ports.personal,
             background=background,
             gateway=gateway,
+            pools=RunningPools(config, gateway, accounts),
             allowances=accounting.allowances,
             ledger=accounting.ledger,
             plans=plans,

@@ -82,7 +82,7 @@ async def _relay(handshake: Handshake) -> None:
     from antiphon.inference.relay import Relay
 
     spec, clock = handshake.spec, SystemClock()
-    engine = OpenAiEngine(Endpoint(spec.url, spec.model, os.environ.get(spec.api_key_env, "")), clock)
+    engine = OpenAiEngine(Endpoint(spec.url, spec.model, spec.api_key or os.environ.get(spec.api_key_env, "")), clock)
     try:
         served = await engine.probe()
         context_tokens = spec.context_tokens or served.context_tokens or DEFAULT_CONTEXT_TOKENS

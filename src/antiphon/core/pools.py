@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 EngineKind = Literal["openvino", "reference", "vllm", "openai"]
@@ -29,3 +29,7 @@ class PoolSpec:
     vocabulary: Vocabulary = "ascii"
     url: str = ""
     api_key_env: str = ""
+    api_key: str = field(default="", repr=False)
+    """Of an added pool; a configured one names the variable that holds its key."""
+    added: bool = False
+    """It was added while the server ran, and is in no configuration."""

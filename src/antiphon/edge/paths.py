@@ -77,6 +77,11 @@ async def _session(session_id: Annotated[str, Path(max_length=64)]) -> str:
     return check_text(session_id)
 
 
+async def _pool(pool: Annotated[str, Path()]) -> str:
+    return check_text(pool)
+
+
+PoolPath = Annotated[str, Depends(_pool)]
 UserPath = Annotated[UserId, Depends(_user)]
 SessionPath = Annotated[str, Depends(_session)]
 MemoryPath = Annotated[MemoryId, Depends(_memory)]

@@ -94,6 +94,24 @@ class MemoryText(Strict):
     text: Annotated[str, Field(min_length=1, max_length=MAX_MEMORY, pattern=r"\S")]
 
 
+Url = Annotated[str, Field(min_length=1, max_length=2000)]
+ServerKey = Annotated[str, Field(max_length=4096)]
+
+
+class OutsideServer(Strict):
+    """An OpenAI-compatible server: its address up to ``/v1``, and its key where it has one."""
+
+    url: Url
+    key: ServerKey = ""
+
+
+class NewPool(OutsideServer):
+    """``name`` is what people choose it by; without one it is made from the model's."""
+
+    model: Name
+    name: Annotated[str, Field(max_length=64)] = ""
+
+
 class RetentionChange(Strict):
     """``days`` null keeps for ever."""
 

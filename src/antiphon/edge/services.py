@@ -12,6 +12,7 @@ from antiphon.core.plans import Plan
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.oidc import OidcProviders
 from antiphon.edge.passwords import Passwords
+from antiphon.edge.pool_desk import PoolDesk
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.allowances import Allowances
@@ -91,6 +92,7 @@ class EdgeServices:
     background: Background
     personal: PersonalTexts
     gateway: Gateway
+    pools: PoolDesk
     allowances: Allowances
     ledger: Ledger
     plans: Mapping[str, Plan]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from antiphon.core.generation import FinishReason, Sampling
@@ -330,4 +330,6 @@ class ReplicaSpec:
     url: str = ""
     """Where an ``openai`` engine's server is, up to ``/v1``."""
     api_key_env: str = ""
-    """The environment variable that holds its key; the key itself is in no message and no file."""
+    """The environment variable that holds its key."""
+    api_key: str = field(default="", repr=False)
+    """The key itself, where no variable holds it."""

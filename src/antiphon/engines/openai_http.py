@@ -1,7 +1,8 @@
 """Any OpenAI-compatible server as an ``Engine``: Ollama, vLLM, llama.cpp, OpenAI, or another Antiphon.
 
 The prompt goes as messages and comes back as text. aiohttp reads the stream: an HTTP client's cost per chunk is this engine's cost
-per token. Closing the iterator closes the connection, which is how such servers learn that nobody wants the rest.
+per token. Closing the iterator closes the connection, which is how such servers learn that nobody wants the rest. No answer leads
+elsewhere: redirects are not followed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class OpenAiEngine:
     async def models(self) -> tuple[ServedModel, ...]:
         """What the server offers. Raises ``EngineFailed``, one sentence that names the address."""
         with _clear_failures(self._endpoint):
-            async with asyncio.timeout(_CONNECT_S), self._session.get(f"{self._endpoint.url}/models") as answer:
+            async with asyncio.timeout(_CONNECT_S), self._session.get(f"{self._endpoint.url}/models", allow_redirects=False) as answer:
                 if answer.status != 200:
                     raise _refused(self._endpoint, answer.status, await _error_text(answer))
                 listed = _object(await answer.json(content_type=None)).get("data")
@@ -146,7 +147,7 @@ class OpenAiEngine:
     async def _ask(self, request: EngineRequest) -> aiohttp.ClientResponse:
         """The open stream. Raises ``EngineFailed`` for every status but 200."""
         while True:
-            answer = await self._session.post(f"{self._endpoint.url}/chat/completions", json=self._body(request))
+            answer = await self._session.post(f"{self._endpoint.url}/chat/completions", json=self._body(request), allow_redirects=False)
             if answer.status == 200:
                 return answer
             async with answer:

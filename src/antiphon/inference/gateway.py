@@ -47,6 +47,7 @@ class Gateway:
         self._changed = asyncio.Event()
         self._pools = {runtime.spec.name: Pool(runtime, clock, telemetry, self._changed.set) for runtime in pools}
         self._clock = clock
+        self._sockets = 0
         self._tickets: dict[str, tuple[Pool, Ticket]] = {}
         self._reserved: dict[str, Pool] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -60,11 +61,26 @@ class Gateway:
         ipc_address(self._runtime_dir, "0000-000000.sock")
         await asyncio.to_thread(prepare_runtime_dir, self._runtime_dir)
         self._context = zmq.Context()
-        number = 0
         for pool in self._pools.values():
-            pool.start(self._context, self._runtime_dir, number, self._log_format)
-            number += pool.runtime.spec.replicas
+            self._start(pool, self._context)
         self._ticking = asyncio.create_task(self._tick_for_ever(), name="gateway")
+
+    def _start(self, pool: Pool, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        pool.start(context, self._runtime_dir, self._sockets, self._log_format)
+        self._sockets += pool.runtime.spec.replicas
+
+    def add(self, runtime: PoolRuntime) -> None:
+        """One pool more, its replicas starting; its name must be new."""
+        assert self._context is not None
+        assert runtime.spec.name not in self._pools
+        pool = Pool(runtime, self._clock, self._telemetry, self._changed.set)
+        self._start(pool, self._context)
+        self._pools[runtime.spec.name] = pool
+
+    async def remove(self, name: str) -> None:
+        """One pool less: it is gone for newcomers at once, its requests fail, and its replicas have ended when this returns."""
+        pool = self._pools.pop(name)
+        await pool.close("This model was taken away.")
 
     async def close(self) -> None:
         """Stop every replica; no process, no socket file and no empty runtime folder is left. Harmless when called twice."""

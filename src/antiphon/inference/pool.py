@@ -94,12 +94,12 @@ class Pool:
             self._shells.append(shell)
             shell.supervisor.start()
 
-    async def close(self) -> None:
-        """Stop every replica; requests still here fail."""
-        await asyncio.gather(*(shell.supervisor.close() for shell in self._shells))
+    async def close(self, reason: str = "The server is shutting down.") -> None:
+        """Stop every replica; requests still here fail with ``reason``."""
         for ticket in list(self._tickets.values()):
             self._policy.leave(ticket.number, self._clock.monotonic())
-            self._fail(ticket, EngineFailed("The server is shutting down."))
+            self._fail(ticket, EngineFailed(reason))
+        await asyncio.gather(*(shell.supervisor.close() for shell in self._shells))
 
     # --- what others ask ----------------------------------------------------------------------
 

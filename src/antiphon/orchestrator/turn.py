@@ -21,6 +21,7 @@ from antiphon.core.errors import (
     EngineFailed,
     GenerationFailed,
     Interrupted,
+    ModelGone,
     NoCapacity,
     NotFound,
     StaleEpoch,
@@ -340,8 +341,7 @@ class Turn:
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
         await self._ports.allowances.settle(customer_of(self._generation, self._plan), serving, ended)
-        event = terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms)
-        await self._writer.append(event, forever=True)
+        await self._writer.append(terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms), forever=True)
         telemetry = self._ports.telemetry
         telemetry.count(GENERATIONS, 1, self._pool_name, self._generation.plan, ending.status.value)
         if self._unwatched_tokens:
@@ -362,6 +362,8 @@ class Turn:
         try:
             tokenizer = self._ports.gateway.tokenizer(self._pool_name)
             return len(await asyncio.to_thread(tokenizer.encode, text))
+        except ModelGone:
+            return None
         except Exception:  # a count is an economy: without it the text is counted when it is next read
             log.exception("text_not_counted", generation_id=self._generation.id)
             return None

@@ -20,7 +20,7 @@ export function stateOf(model: Model): { words: string; kind: "ready" | "busy" |
 }
 
 export function describe(model: Model): string {
-  const parts = [model.model && model.model !== model.id ? model.model : "", t("contextTokens", number(model.context_tokens)), model.allowed ? "" : t("notInPlan")];
+  const parts = [model.model && model.model !== model.id ? model.model : "", model.context_tokens ? t("contextTokens", number(model.context_tokens)) : "", model.allowed ? "" : t("notInPlan")];
   return parts.filter(Boolean).join(" · ");
 }
 

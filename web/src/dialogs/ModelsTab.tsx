@@ -3,6 +3,7 @@ import { Icon } from "../components/Icon";
 import { describe, stateOf } from "../components/ModelPicker";
 import { t } from "../i18n";
 import { allModels, chooseDefaultModel, defaultModel } from "../state/session";
+import { AddServer } from "./AddServer";
 
 function priceOf(model: Model): string {
   if (model.price === null || model.price === undefined) return t("priceUnknown");
@@ -46,6 +47,7 @@ export function ModelsTab() {
           );
         })}
       </ul>
+      <AddServer />
     </>
   );
 }

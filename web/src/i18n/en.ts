@@ -1,3 +1,5 @@
+import { enRunning } from "./enRunning";
+
 /** Every text of the client, in English. A text with a value in it is a function. */
 export const en = {
   // the page
@@ -386,45 +388,5 @@ export const en = {
   editLastMessage: "Edit the last message (empty field)",
   switchVersion: "Switch versions (on the arrows)",
   theseShortcuts: "These shortcuts",
-
-  // the operator's page
-  notAllowed: "Your account may not see this.",
-  replica: "Replica",
-  replicas: "Replicas",
-  state: "State",
-  blocks: "Cache blocks",
-  blocksOf: (held: string, cached: string, free: string) => `${held} held · ${cached} cached · ${free} free`,
-  waitingChart: "Waiting",
-  runningChart: "Running",
-  tokensChart: "Tokens/s",
-  blocksChart: "Blocks held",
-  ttftChart: "First token",
-  shedChart: "Refused",
-  downgradesChart: "Downgraded",
-  lastMinutes: (minutes: number) => `in ${minutes} min`,
-  users: "People",
-  plans: "Plans",
-  user: "Person",
-  added: "Since",
-  changes: "Changes",
-  invite: "Invite",
-  inviteName: "Name of the new person",
-  invitationNote: "This link signs in once, within a week. It is shown this once.",
-  enable: "Let in again",
-  disable: "Keep out",
-  all: "all",
-  priority: "Priority",
-  capOf: (model: string, messages: string, window: string) => `${messages} with ${model} in ${window}`,
-  messages: "Messages",
-  acceleratorTime: "Accelerator",
-  keyEnd: "Ends with",
-  scopes: "Scopes",
-  revoked: "Revoked",
-  rating: "Rating",
-  reasons: "Reasons",
-  comment: "Comment",
-  action: "Action",
-  subject: "Subject",
-  feedback: "Feedback",
-  audit: "Audit",
+  ...enRunning,
 };
