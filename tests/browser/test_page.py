@@ -207,3 +207,10 @@ def test_earlier_messages_come_by_themselves_and_hold_the_place(chat: Chat) -> N
     chat.messages.first.hover()
     chat.page.mouse.wheel(0, -20_000)
     expect(chat.messages).to_have_count(120, timeout=20_000)
+
+
+def test_an_address_that_leads_nowhere_leads_back(chat: Chat) -> None:
+    chat.page.goto(f"{chat.server.url}/s/taken-away")
+    expect(chat.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    chat.page.get_by_role("link", name="To the chats").click()
+    expect(chat.composer).to_be_visible()

@@ -28,6 +28,7 @@ from antiphon.stores.conversations.base import Owner
 
 if TYPE_CHECKING:
     from antiphon.edge.transferring import Imports
+    from antiphon.edge.web_client import StaticFiles
 
 _EXCHANGE = "antiphon.exchange"
 _GUARD = "__antiphon_guard__"
@@ -115,6 +116,7 @@ class AppState(Protocol):
     authenticator: Authenticator
     streams: Streams
     imports: Imports
+    static: StaticFiles
     forget_credentials: Callable[[], None]
     """A credential was ended here: nothing is remembered of it, and open streams are looked at now."""
 

@@ -218,6 +218,12 @@ def header(headers: Headers, name: bytes) -> str | None:
     return None
 
 
+def check_encoding(headers: Headers) -> None:
+    """Raises ``MediaType`` for a body that is packed: nothing is unpacked here, so nothing can burst."""
+    if (header(headers, b"content-encoding") or "identity").strip().lower() != "identity":
+        raise MediaType("Send the body as it is, without Content-Encoding.")
+
+
 def is_json(content_type: str | None) -> bool:
     """Whether a ``Content-Type`` is exactly JSON, whatever its parameters."""
     return content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json"

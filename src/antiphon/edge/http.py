@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.core.errors import AntiphonError, BodyTooLarge, FieldFault
 from antiphon.core.ids import IdKind
-from antiphon.edge.access import AppState, Exchange
-from antiphon.edge.auth import Authenticator, header
+from antiphon.edge.access import AppState, Exchange, Handoff, app_state
+from antiphon.edge.auth import Authenticator, check_encoding, header
 from antiphon.edge.body import MAX_BODY_BYTES
 from antiphon.edge.connection import ClientGone
 from antiphon.edge.hosts import host_problem
@@ -86,6 +86,7 @@ def build_app(services: EdgeServices) -> EdgeApp:
         },
     )
     api.state.services = services
+    static = api.state.static = StaticFiles(services.static_dir)
     authenticator = Authenticator(services.accounts, services.clock, public_url=services.public_url)
     api.state.authenticator = authenticator
     streams = api.state.streams = Streams(services, authenticator.authenticate_anew)
@@ -93,7 +94,7 @@ def build_app(services: EdgeServices) -> EdgeApp:
     api.state.forget_credentials = lambda: _forget_credentials(authenticator, streams)
     for router in ROUTERS:
         api.include_router(router)
-    return EdgeApp(services, api)
+    return EdgeApp(services, api, static)
 
 
 def _forget_credentials(authenticator: Authenticator, streams: Streams) -> None:
@@ -104,11 +105,11 @@ def _forget_credentials(authenticator: Authenticator, streams: Streams) -> None:
 class EdgeApp:
     """Every request passes here; see the module's text."""
 
-    def __init__(self, services: EdgeServices, api: FastAPI) -> None:
+    def __init__(self, services: EdgeServices, api: FastAPI, static: StaticFiles) -> None:
         self._services = services
         self._api = api
         self.streams = cast("AppState", cast("object", api.state)).streams
-        self._static = StaticFiles(services.static_dir)
+        self._static = static
         self._loopback_only = services.loopback and not services.public_url
         self._headers = (*_HEADERS, _HSTS) if services.public_url.startswith("https://") else _HEADERS
 
@@ -203,13 +204,17 @@ class _Answer:
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:
-    """``receive`` that counts the body's bytes, whatever ``Content-Length`` says; raises ``BodyTooLarge``, ``ClientGone``."""
+    """``receive`` that counts the body's bytes, whatever ``Content-Length`` says.
+
+    Raises ``BodyTooLarge``, ``ClientGone``, and as ``check_encoding``.
+    """
     announced = header(scope["headers"], b"content-length") or ""
     too_large = announced.isdecimal() and (len(announced) > _LENGTH_DIGITS or int(announced) > MAX_BODY_BYTES)
     received = 0
 
     async def receive_bounded() -> Message:
         nonlocal received
+        check_encoding(scope["headers"])
         if too_large:
             raise BodyTooLarge
         message = await receive()
@@ -241,7 +246,27 @@ def problem_response(problem: Problem, scope: Scope) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    return problem_response(problem_of(error), request.scope)
+    return _told(problem_of(error), request)
+
+
+def _told(problem: Problem, request: Request) -> Response:
+    """``problem``; a person whose browser went to an address that is none sees a page."""
+    if problem.status == 404 and _wants_page(request.scope):
+        return Handoff(_missing_page(app_state(request).static))
+    return problem_response(problem, request.scope)
+
+
+def _wants_page(scope: Scope) -> bool:
+    accepted = header(scope["headers"], b"accept") or ""
+    return scope["method"] == "GET" and not scope["path"].startswith("/v1/") and "text/html" in accepted
+
+
+def _missing_page(static: StaticFiles) -> ASGIApp:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+        encodings = header(scope["headers"], b"accept-encoding") or ""
+        await send_file(await static.page(), send, accept_encoding=encodings, status=404)
+
+    return answer
 
 
 async def _on_gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
@@ -255,7 +280,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     if status == 405:
         allow = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
         return problem_response(method_not_allowed(allow), request.scope)
-    return problem_response(NOT_FOUND if status == 404 else INTERNAL, request.scope)
+    return _told(NOT_FOUND if status == 404 else INTERNAL, request)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

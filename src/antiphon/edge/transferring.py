@@ -16,7 +16,7 @@ from antiphon.core.errors import BodyTooLarge, ConcurrencyLimited, DiskFull, Dra
 from antiphon.core.ids import UserId
 from antiphon.edge.access import Exchange
 from antiphon.edge.answers import ImportAnswer, import_answer
-from antiphon.edge.auth import header
+from antiphon.edge.auth import check_encoding, header
 from antiphon.edge.connection import ClientGone, Connection, HeaderList
 from antiphon.edge.multipart import FilePart, boundary_of
 from antiphon.edge.problems import problem_body, problem_of
@@ -53,6 +53,7 @@ class Imports:
         """Receive a form with one file and import it; raises ``Refused``."""
         if self._services.state.draining:
             raise Draining(retry_after_ms=_RETRY_MS)
+        check_encoding(scope["headers"])
         part = FilePart(boundary_of(header(scope["headers"], b"content-type")))
         with self._slot(owner.user_id):
             file = await asyncio.to_thread(_temporary_file)

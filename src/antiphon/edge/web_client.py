@@ -50,8 +50,14 @@ class StaticFiles:
                     self._files = await asyncio.to_thread(_load, self._folder)
         return self._files.get("/index.html" if _CLIENT_PAGE.match(path) else path)
 
+    async def page(self) -> StaticFile:
+        """The client itself, which says of an address that it does not know that there is nothing."""
+        page = await self.find("/")
+        assert page is not None
+        return page
 
-async def send_file(file: StaticFile, send: Send, *, accept_encoding: str) -> None:
+
+async def send_file(file: StaticFile, send: Send, *, accept_encoding: str, status: int = 200) -> None:
     """Answer with ``file``, in the best encoding there is of it."""
     headers = [(b"content-type", file.content_type), (b"cache-control", file.cache_control), (b"vary", b"accept-encoding")]
     headers += file.headers
@@ -63,7 +69,7 @@ async def send_file(file: StaticFile, send: Send, *, accept_encoding: str) -> No
             content = encoded
             break
     headers.append((b"content-length", str(len(content)).encode("ascii")))
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 

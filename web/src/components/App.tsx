@@ -109,12 +109,26 @@ function useTitle(): void {
   }, [title, mark]);
 }
 
+function NoPage() {
+  return (
+    <main class="gate">
+      <Logo size={40} />
+      <h1>{t("pageMissing")}</h1>
+      <p>{t("pageMissingText")}</p>
+      <a class="button primary" href="/">
+        {t("toChats")}
+      </a>
+    </main>
+  );
+}
+
 export function App() {
   useTitle();
   useEffect(() => {
     addEventListener("keydown", shortcuts);
     return () => removeEventListener("keydown", shortcuts);
   }, []);
+  if (place.value === "missing") return <NoPage />;
   if (session.value === "starting") return null;
   if (session.value === "out") return <SignedOut />;
   if (session.value === "unreachable") {

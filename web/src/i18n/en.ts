@@ -30,6 +30,9 @@ export const en = {
   dropHere: "Drop text files to attach them",
   partFailed: "This part of the page could not be loaded. Try again.",
   pageFailed: "Something went wrong in this page.",
+  pageMissing: "There is nothing here",
+  pageMissingText: "The address is wrong, or what was here has been taken away, as a link to a chat can be.",
+  toChats: "To the chats",
 
   // errors of the connection
   unreachable: "Antiphon cannot be reached.",

@@ -1,18 +1,19 @@
 import { signal } from "@preact/signals";
 
-export type Place = "chat" | "operator";
+export type Place = "chat" | "operator" | "missing";
 
 function read(): string | null {
   return /^\/c\/([A-Za-z0-9_-]+)\/?$/.exec(location.pathname)?.[1] ?? null;
 }
 
 function readPlace(): Place {
-  return location.pathname === "/operator" ? "operator" : "chat";
+  if (location.pathname === "/operator") return "operator";
+  return read() === null && !/^\/(index\.html)?$/.test(location.pathname) ? "missing" : "chat";
 }
 
 /** The conversation that the address names; `null` is the new chat. */
 export const route = signal<string | null>(read());
-/** The chat, or the operator's page. */
+/** The chat, the operator's page, or an address that leads nowhere. */
 export const place = signal<Place>(readPlace());
 /** A message to show, once its conversation is open. */
 export const wantedMessage = signal<string | null>(null);

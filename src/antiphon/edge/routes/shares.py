@@ -105,7 +105,7 @@ async def get_shared(token: Annotated[str, Path()], services: Services, response
     return SharedAnswer(share.title, rfc3339(share.created_at), data)
 
 
-@router.get("/s/{token}", response_class=HTMLResponse)
+@router.get("/s/{token}", response_class=HTMLResponse, responses={404: {"content": {"text/html": {}}}})
 @guarded(PUBLIC)
 async def show_shared(token: Annotated[str, Path()], services: Services) -> Response:
     """What a link shows, as a plain page without scripts."""
