@@ -10,6 +10,7 @@ import multiprocessing
 import random
 from dataclasses import dataclass, replace
 
+from antiphon.app.system import SystemClock
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.limits import Budget, Cap, Concurrency, Exhausted, Limit, Measure, Outcome, Rate, Reservation
 from antiphon.stores.limits.redis import RedisLimiter, Step
@@ -119,7 +120,7 @@ def run_process(url: str, process: int, count: int, seed: int) -> list[Done]:
     """One process's steps, one after the other."""
 
     async def run() -> list[Done]:
-        limiter = RedisLimiter.connect(url)
+        limiter = RedisLimiter.connect(url, SystemClock())
         done: list[Done] = []
         for act in acts(process, count, seed):
             answer = await act_on(limiter, act)

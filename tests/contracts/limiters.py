@@ -20,6 +20,7 @@ REQUESTS = Rate("user:u1", Measure.REQUESTS, 20)
 RUNNING = Concurrency("user:u1", 2)
 HOURLY = Cap("user:u1", "large", 3, 3_600_000)
 MONTHLY = Budget("org", "2026-01", 1_000_000, 86_400_000)
+_RAW, _NOW = 0, 3
 
 
 class Bench(Protocol):
@@ -71,17 +72,25 @@ class RedisBench:
     def hold(self) -> None:
         seconds, microseconds = self.redis.time()
         is_ms = seconds * 1000 + microseconds // 1000
-        for key in self.redis.scan_iter(prefix_of(TENANT) + "state"):
-            state = self.redis.get(key)
-            (last_ms,) = struct.unpack_from("<d", state)
-            if abs(last_ms - is_ms) < 600_000:  # else the clock was set, and no step has seen it yet
-                self.redis.set(key, struct.pack("<d", is_ms) + state[8:])
+        clock = self._clock()
+        if clock and abs(clock[_RAW] - is_ms) < 600_000:  # else the clock was set, and no step has seen it yet
+            clock[_RAW] = is_ms
+            self._set(clock)
 
     def _change(self, raw_ms: float = 0, now_ms: float = 0) -> None:
-        for key in self.redis.scan_iter(prefix_of(TENANT) + "state"):
-            state = self.redis.get(key)
-            raw, behind, now = struct.unpack_from("<ddd", state)
-            self.redis.set(key, struct.pack("<ddd", raw + raw_ms, behind, now + now_ms) + state[24:])
+        clock = self._clock()
+        if clock:
+            clock[_RAW] += raw_ms
+            clock[_NOW] += now_ms
+            self._set(clock)
+
+    def _clock(self) -> list[float]:
+        """The tenant's clock as the script packs it; empty before the first step."""
+        packed = self.redis.hget(prefix_of(TENANT) + "tally", "clock")
+        return [] if packed is None else list(struct.unpack(f"<{len(packed) // 8}d", packed))
+
+    def _set(self, clock: list[float]) -> None:
+        self.redis.hset(prefix_of(TENANT) + "tally", "clock", struct.pack(f"<{len(clock)}d", *clock))
 
 
 def reservation(name: str, *limits: Limit, tokens: int = 100, cost: int = 0) -> Reservation:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from antiphon.app.system import SystemClock
 from antiphon.core.clock import ManualClock
 from antiphon.core.ids import TenantId
 from antiphon.core.limits import Exhausted, Granted, Limit, Measure, Rate, Verdict
@@ -59,7 +60,7 @@ async def bench(request: pytest.FixtureRequest, redis_servers: list[RedisServer]
     server = redis_servers[0 if request.param == "redis-newest" else -1]
     hand = redis.Redis.from_url(server.url)
     hand.flushall()
-    limiter = RedisLimiter.connect(server.url)
+    limiter = RedisLimiter.connect(server.url, SystemClock())
     yield RedisBench(limiter, hand)
     await limiter.close()
     hand.close()
@@ -250,6 +251,36 @@ async def test_a_clock_that_is_set_frees_nothing_and_keeps_nobody_waiting(bench:
     assert isinstance(await bench.limiter.reserve(reservation("b", TOKENS)), Granted)
 
 
+async def test_a_clock_set_forth_frees_next_to_nothing(bench: Bench) -> None:
+    """Nothing was set back before, so only callers can know that the hour did not pass."""
+    await bench.limiter.reserve(reservation("a", TOKENS, HOURLY, MONTHLY, tokens=1000, cost=1_000_000))
+    await bench.limiter.reconcile(outcome("a", TOKENS, HOURLY, MONTHLY, tokens=1000, cost=1_000_000))
+    for _ in range(3):
+        bench.set_back(-3600)
+        assert isinstance(await bench.limiter.reserve(reservation("b", TOKENS)), Exhausted)
+    tokens, *others = await used(bench, TOKENS, HOURLY, MONTHLY)
+    assert tokens >= 900
+    assert others == [1, 1_000_000]
+    bench.advance(6.5)
+    assert isinstance(await bench.limiter.reserve(reservation("b", TOKENS)), Granted)
+
+
+async def test_what_says_nothing_any_more_is_forgotten_while_the_tenant_lives(redis_server: RedisServer) -> None:
+    limiter = RedisLimiter.connect(redis_server.url, SystemClock())
+    hand = redis.Redis.from_url(redis_server.url)
+    hand.flushall()
+    bench = RedisBench(limiter, hand)
+    for day in range(6):
+        for number in range(100):
+            user = Rate(f"user:{day}:{number}", Measure.TOKENS, 1000)
+            await limiter.reserve(reservation(f"{day}:{number}", user))
+            await limiter.reconcile(outcome(f"{day}:{number}", user, tokens=10))
+        bench.advance(86_400 + 300)
+    assert hand.hlen("antiphon:{tenant_1}:limit:tally") < 500  # of 1,200 users and generations
+    await limiter.close()
+    hand.close()
+
+
 async def test_a_key_and_an_organisation_are_bounded_beside_the_user(bench: Bench) -> None:
     key, org = Rate("key:k1", Measure.TOKENS, 500), Rate("org", Measure.TOKENS, 700)
     assert isinstance(await bench.limiter.reserve(reservation("a", TOKENS, key, org, tokens=400)), Granted)
@@ -282,7 +313,7 @@ def test_an_amount_that_is_none_is_refused_before_it_gets_anywhere(amount: objec
 
 
 async def test_a_redis_that_lost_its_scripts_gets_them_again(redis_server: RedisServer) -> None:
-    limiter = RedisLimiter.connect(redis_server.url)
+    limiter = RedisLimiter.connect(redis_server.url, SystemClock())
     hand = redis.Redis.from_url(redis_server.url)
     hand.flushall()
     await limiter.reserve(reservation("a", TOKENS))
@@ -294,7 +325,7 @@ async def test_a_redis_that_lost_its_scripts_gets_them_again(redis_server: Redis
 
 
 async def test_every_key_in_redis_carries_the_tenants_tag_and_expires(redis_server: RedisServer) -> None:
-    limiter = RedisLimiter.connect(redis_server.url)
+    limiter = RedisLimiter.connect(redis_server.url, SystemClock())
     hand = redis.Redis.from_url(redis_server.url, decode_responses=True)
     hand.flushall()
     limits = (TOKENS, REQUESTS, RUNNING, HOURLY, MONTHLY)
@@ -303,7 +334,7 @@ async def test_every_key_in_redis_carries_the_tenants_tag_and_expires(redis_serv
     await limiter.renew(TENANT, reservation("a").generation_id)
     await limiter.reconcile(outcome("b", *limits, tokens=7, cost=2))
     keys = list(hand.scan_iter("*"))
-    assert len(keys) == 7
+    assert len(keys) == 3  # the tenant itself, what is open, and a cap
     assert all(key.startswith("antiphon:{tenant_1}:limit:") for key in keys)
     assert [key for key in keys if hand.pttl(key) < 0] == []
     await limiter.close()

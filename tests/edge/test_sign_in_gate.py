@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.app.system import SystemClock
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import StoreUnavailable
 from antiphon.edge.sign_in_gate import LocalGate, SharedGate, SignInGate
@@ -32,7 +33,7 @@ async def gate(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualCloc
     else:
         server = RedisServer(tmp_path)
         server.start()
-        limiter = RedisLimiter.connect(server.url)
+        limiter = RedisLimiter.connect(server.url, SystemClock())
         yield SharedGate(limiter, ids)
         await limiter.close()
         server.stop()
@@ -59,7 +60,7 @@ async def test_a_networks_addresses_are_one_and_share_what_it_has(gate: SignInGa
 async def test_while_redis_is_gone_nobody_signs_in_and_who_is_in_goes_on_with_a_share(gateway: Gateway, tmp_path: Path) -> None:
     server, clock = RedisServer(tmp_path), ManualClock()
     server.start()
-    shared = RedisLimiter.connect(server.url)
+    shared = RedisLimiter.connect(server.url, SystemClock())
     limiter = FallbackLimiter(shared, MemoryLimiter(clock), clock, share=0.25)
     site = Site(gateway, passwords_hasher=QUICK, sign_in_gate=SharedGate(shared, CountingIds()))
     await site.open()

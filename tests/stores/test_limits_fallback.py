@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.app.system import SystemClock
 from antiphon.core.clock import ManualClock
 from antiphon.core.limits import Exhausted, Granted
 from antiphon.stores.limits.fallback import FallbackLimiter
@@ -20,7 +21,7 @@ from tests.redis_server import RedisServer
 async def test_a_killed_redis_leaves_a_share_and_learns_what_it_missed(tmp_path: Path, clock: ManualClock) -> None:
     server = RedisServer(tmp_path)
     server.start()
-    shared = RedisLimiter.connect(server.url)
+    shared = RedisLimiter.connect(server.url, SystemClock())
     limiter = FallbackLimiter(shared, MemoryLimiter(clock), clock, share=0.25)
     try:
         assert isinstance(await limiter.reserve(reservation("before", TOKENS, MONTHLY, tokens=100)), Granted)

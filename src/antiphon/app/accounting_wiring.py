@@ -110,7 +110,7 @@ def accounting_of(config: Config, database: Database, keepers: Keepers, clock: C
     throttle = nobody_slowed if watch is None else watch.throttle_of
     contracts = Contracts(config.money.budgets, config.money.levels)
     terms = Terms(contracts, ledger, keepers.accounts, keepers.custody, clock, throttle)
-    shared = _shared_limiter(config)
+    shared = _shared_limiter(config, clock)
     limiter = memory if shared is None else FallbackLimiter(shared, memory, clock, share=config.limits.local_share)
     allowances = Allowances(
         limiter,
@@ -141,11 +141,11 @@ def _route(config: Config, ledger: Ledger) -> tuple[Route, Feed | None]:
     return KafkaRoute(servers), KafkaLedgerFeed(servers, ledger)
 
 
-def _shared_limiter(config: Config) -> Limiter | None:
+def _shared_limiter(config: Config, clock: Clock) -> Limiter | None:
     if config.limits.scheme == "memory":
         return None
     try:
         from antiphon.stores.limits.redis import RedisLimiter
     except ImportError as missing:
         raise ConfigErrors([("limits.url", "needs the extra 'redis': pip install 'antiphon[redis]'")]) from missing
-    return RedisLimiter.connect(config.limits.url)
+    return RedisLimiter.connect(config.limits.url, clock)

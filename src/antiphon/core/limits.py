@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from antiphon.core.ids import GenerationId, TenantId
 
@@ -103,11 +104,11 @@ class Outcome:
         _check(self.cost_nanos, MOST_NANOS)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """A limit and where its subject stands. ``resets_in_ms``: until all that is used now has come back.
 
-    For a ``Cap``, until the first message in its window leaves it; for ``Concurrency``, which nobody can tell, 0.
+    For a ``Cap``, until the first message in its window leaves it; for ``Concurrency``, which nobody can tell, 0. A tuple, since each
+    step of a limiter makes several.
     """
 
     limit: Limit

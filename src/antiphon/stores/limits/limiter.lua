@@ -1,41 +1,39 @@
 -- The steps of stores/limits/tally.py on Redis, with Redis's time. KEYS[1] is the tenant's prefix, whose hash tag puts all keys into one
--- slot. ARGV: step, generation, tokens, cost, 1|0 (it counts), what is left of the budgets' period in ms, limits in MessagePack, four
--- values each:
---   T subject per_minute 0 (tokens)   R subject per_minute 0 (requests)   C subject most 0   M key most window_ms   B subject most period
--- A step costs its commands, its tables, its functions and its conversions, so there are few of each. A subject's debts, running
--- generations and money are one value, the tenant's own beside its clock; a reservation keeps its limits as they came. Caps are sorted
--- sets: they may hold many. What nearly every step does is written out where it is done; what is rare has functions, made when needed.
-local prefix, step, generation, packed_limits = KEYS[1], ARGV[1], ARGV[2], ARGV[7]
-local PARTS, HOLD, DAY, DONE = 60000, 30000, 86400000, '1'
-local RECORD = '<dddddI4c0I4c0'  -- tokens owed, at, requests owed, at, kept until, running generations, money; a debt is in parts
+-- slot. ARGV: step, generation, the newest of the tenant's times that the caller has seen (0: none) and how long ago that was, tokens,
+-- cost, 1|0 (it counts), what is left of the budgets' period, limits; all times in ms. Limits are MessagePack: how many subjects beside the
+-- tenant, budgets and caps there are, their names; of the tenant and each subject tokens and requests a minute (0: no limit) and how many
+-- at once (-1), of each budget the money, of each cap how many messages and the window.
+--
+-- A tenant is one hash, its fields packed doubles. `clock`: Redis's time, what it was set back, *, the tenant's time, steps, when the first
+-- reservation may be dead, fresh fields, where to sweep on, and the tenant's own debts. Subject: debt of tokens in parts, since when, *,
+-- debt of requests, since when, running generations. Budget: money, 0, *. Cap: messages, when the first was, *. Generation: tokens, since,
+-- *, cost, limits as they came; just three once it is reconciled. * is when the field says nothing any more. Beside the hash, caps are
+-- sorted sets, and `open` tells when which reservation was renewed. An answer is 1|0, the clock, and for who asks of limits subjects,
+-- budgets and caps, and if refused how long each would wait.
+--
+-- A step reads once and writes once; its work is Lua's more than Redis's, so what nearly every step does is written out, and functions are
+-- made only where something rare is to be done.
+local prefix, step, generation, packed = KEYS[1], ARGV[1], ARGV[2], ARGV[9]
+local PARTS, HOLD, HOUR, DAY = 60000, 30000, 3600000, 86400000
+local CLOCK, SUBJECT, THREE, HELD = '<ddddddddddddd', '<dddddd', '<ddd', '<dddd'
 local call, ceil, pack, unpacked = redis.call, math.ceil, struct.pack, struct.unpack
-local STATE, GENERATION = prefix .. 'state', prefix .. 'gen:' .. generation
-local limits = packed_limits and cmsgpack.unpack(packed_limits) or {}
-local size = #limits
+local TALLY, OPEN, GENERATION = prefix .. 'tally', prefix .. 'open', 'held:' .. generation
+local limits = packed and cmsgpack.unpack(packed) or { 0, 0, 0, 0, 0, -1 }
+local subjects, budgets, caps = limits[1], limits[2], limits[3]
+local first_cap, names = subjects + budgets + 1, subjects + budgets + caps
+local names_end = names + 3
+local read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, names_end))
 
--- What is read is read once.
-local wanted, places, last = { STATE, GENERATION }, {}, 'tenant'
-for i = 2, size, 4 do
-  local subject = limits[i]
-  if subject ~= last and subject ~= 'tenant' and limits[i - 1] ~= 'M' then
-    last = subject
-    if not places[subject] then
-      wanted[#wanted + 1] = prefix .. subject
-      places[subject] = #wanted
-    end
-  end
-end
-local read = call('MGET', unpack(wanted))
-local known, state, records, changed = read[2], read[1], {}, {}
-
--- The tenant's own time: Redis's, less what its clock was set back since. It never falls, and never catches up twice.
+-- The tenant's own time: Redis's, less what its clock was set back since. It never falls and never catches up twice; where Redis's clock
+-- is set forth, its callers know better how long ago they were here.
 local time = call('TIME')
 local raw = time[1] * 1000 + math.floor(time[2] / 1000)
-local behind, now, steps, due = 0, raw, 0, 0
-if state then
-  local before, rest
-  before, behind, now, steps, due, rest = unpacked('<ddddd', state)
-  records.tenant = { unpacked(RECORD, state, rest) }
+local behind, now, steps, due, lasts, fresh, cursor = 0, raw, 0, 0, 0, 0, 0
+local own_debt, own_debt_at, own_asked, own_asked_at, own_running = 0, 0, 0, 0, 0
+if read[1] then
+  local before
+  before, behind, lasts, now, steps, due, fresh, cursor, own_debt, own_debt_at, own_asked, own_asked_at, own_running =
+    unpacked(CLOCK, read[1])
   local elapsed = raw - before
   if elapsed < 0 then
     behind = behind - elapsed
@@ -44,320 +42,381 @@ if state then
       elapsed = elapsed - behind
       behind = 0
     end
+    if elapsed > 1000 and ARGV[3] ~= '0' then
+      local most = ARGV[3] + ARGV[4] + 1000 - now
+      if elapsed > most then elapsed = most > 0 and most or 0 end
+    end
     now = now + elapsed
   end
-else
-  records.tenant = { 0, 0, 0, 0, 0, '', '' }
 end
 steps = steps + 1
 
-local function record_of(subject)
-  local record = records[subject]
-  if not record then
-    local place = places[subject]
-    local packed = place and read[place]
-    if not place then packed = call('GET', prefix .. subject) end
-    record = packed and { unpacked(RECORD, packed) } or { 0, 0, 0, 0, 0, '', '' }
-    records[subject] = record
-  end
-  return record
-end
-
--- Writes what has changed, forgets what says nothing any more, and answers.
-local function finish(answer)
-  for subject, record in pairs(changed) do
-    local running, money = record[6], record[7]
-    if subject ~= 'tenant' then
-      if record[1] == 0 and record[3] == 0 and running == '' and money == '' then
-        call('DEL', prefix .. subject)
-      else
-        local lasts = record[5] - now
-        local packed = pack(RECORD, record[1], record[2], record[3], record[4], record[5], #running, running, #money, money)
-        call('SET', prefix .. subject, packed, 'PX', lasts > DAY and lasts or '86400000')
-      end
-    end
-  end
-  local own = records.tenant
-  local running, money = own[6], own[7]
-  local packed = pack(
-    '<ddddddddddI4c0I4c0', raw, behind, now, steps, due, own[1], own[2], own[3], own[4], own[5], #running, running, #money, money
-  )
-  call('SET', STATE, packed, 'PX', '3456000000')  -- forty days
-  return answer
-end
-
--- A debt as it is now, in the record's `place`.
-local function owed_now(record, place, per_minute)
-  local parts = record[place]
-  if parts > 0 then
-    parts = parts - (now - record[place + 1]) * per_minute
-    if parts < 0 then return 0 end
-  end
-  return parts
-end
-
-local function owe(subject, record, place, per_minute, amount)
-  if amount == 0 then return end
-  local parts = owed_now(record, place, per_minute) + amount * PARTS
-  if parts < 0 then parts = 0 end
-  record[place], record[place + 1] = parts, now
-  local kept = now + 4 * ceil(parts / per_minute) + 1000  -- 4: it may come to be repaid more slowly
-  if kept > record[5] then record[5] = kept end
-  changed[subject] = record
-end
-
--- How many generations run: id, until; one after the other.
-local function running_now(running)
-  local number, at, until_ms, _ = 0, 1, nil, nil
-  while at <= #running do
-    _, until_ms, at = unpacked('<sd', running, at)
-    if until_ms > now then number = number + 1 end
-  end
-  return number
-end
-
--- `id` runs until `until_ms`; not at all where that is nil. Others whose time is over go.
-local function run_until(subject, record, id, until_ms)
-  local running, kept, at = record[6], until_ms and pack('<sd', id, until_ms) or '', 1
-  while at <= #running do
-    local other, its, rest = unpacked('<sd', running, at)
-    if other ~= id and its > now then kept = kept .. running:sub(at, rest - 1) end
-    at = rest
-  end
-  record[6] = kept
-  changed[subject] = record
-end
-
--- Money: period, nanos, kept until; one after the other.
-local function spent_on(money, period)
-  local at = 1
-  while at <= #money do
-    local its, nanos, kept_until, rest = unpacked('<sdd', money, at)
-    if its == period then return nanos, kept_until end
-    at = rest
-  end
-  return 0, 0
-end
-
-local function spend(subject, record, period, nanos)
-  if nanos == 0 then return end
-  local money, kept, at = record[7], '', 1
-  local spent, kept_until = spent_on(money, period)
-  while at <= #money do
-    local its, _, its_end, rest = unpacked('<sdd', money, at)
-    if its ~= period and its_end > now then kept = kept .. money:sub(at, rest - 1) end
-    at = rest
-  end
-  kept_until = math.max(kept_until, now + tonumber(ARGV[6] or 0) + 40 * DAY)
-  record[7] = kept .. pack('<sdd', period, math.max(0, spent + nanos), kept_until)
-  if kept_until > record[5] then record[5] = kept_until end
-  changed[subject] = record
-end
-
--- Books `more` of a limit, at once.
-local function book(kind, subject, number, period, more)
-  if kind == 'B' then
-    spend(subject, record_of(subject), period, more)
-  else
-    owe(subject, record_of(subject), kind == 'T' and 1 or 3, number, more)
-  end
-end
-
--- Takes reservation `id` out of all that `its` limits name, but caps in `staying`; `add` is told what that changes in debts and money.
-local function withdraw(id, its, its_tokens, its_cost, staying, add)
-  for i = 1, #its, 4 do
-    local kind, subject = its[i], its[i + 1]
-    if kind == 'C' then
-      run_until(subject, record_of(subject), id, nil)
-    elseif kind == 'M' then
-      if not staying[subject] then call('ZREM', prefix .. subject, id) end
-    else
-      add(kind, subject, its[i + 2], its[i + 3], kind == 'T' and -its_tokens or kind == 'R' and -1 or -its_cost)
-    end
-  end
-end
-
--- A reservation: tokens, cost, since, and its limits as they came.
-local function limits_of(held, at)
-  local packed = held:sub(at)
-  return packed == packed_limits and limits or cmsgpack.unpack(packed)
-end
-
--- Dead servers' reservations come back, some at each step. `due` is no later than the first of them.
-if due > 0 and now >= due then
-  local open = prefix .. 'open'
-  for _, id in ipairs(call('ZRANGEBYSCORE', open, '-inf', now, 'LIMIT', '0', '32')) do
-    local held = call('GET', prefix .. 'gen:' .. id)
-    call('ZREM', open, id)
-    if held and held ~= DONE then
-      local its_tokens, its_cost, _, at = unpacked('<ddd', held)
-      withdraw(id, limits_of(held, at), its_tokens, its_cost, {}, book)
-      call('DEL', prefix .. 'gen:' .. id)
-      if id == generation then known = false end
-    end
-  end
-  due = tonumber(call('ZRANGE', open, '0', '0', 'WITHSCORES')[2] or 0)
-end
-
-local function add_message(key, window, at)
-  call('ZADD', prefix .. key, at, generation)
-  call('PEXPIRE', prefix .. key, window + HOLD)
-end
-
-if step == 'reserve' or step == 'standings' then
-  local tokens, cost, left = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[6])
-  local asks, longest, number = step == 'reserve' and not known, 0, 0
-  local messages, first = {}, {}
-  for i = 1, size, 4 do
-    local kind, subject, most, more, wait = limits[i], limits[i + 1], limits[i + 2], limits[i + 3], 0
-    if kind == 'M' then
-      -- How many messages are in the window, and when the first of them was.
-      local key = prefix .. subject
-      local oldest = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
-      if oldest and oldest <= now - more then
-        call('ZREMRANGEBYSCORE', key, '-inf', now - more)
-        oldest = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
-      end
-      local sent = oldest and call('ZCARD', key) or 0
-      messages[i], first[i] = sent, oldest
-      if asks and most == 0 then
-        wait = more
-      elseif asks and sent >= most then
-        wait = call('ZREVRANGE', key, most - 1, most - 1, 'WITHSCORES')[2] + more - now
-      end
-    elseif asks then
-      local record = record_of(subject)
-      if kind == 'C' then
-        if running_now(record[6]) >= most then wait = 1000 end
-      elseif kind == 'B' then
-        local spent = spent_on(record[7], more)
-        if spent >= most or spent + cost > most then wait = left > 1 and left or 1 end
-      else
-        local amount, place = 1, 3
-        if kind == 'T' then amount, place = tokens, 1 end
-        local over = owed_now(record, place, most) - (amount < most and (most - amount) * PARTS or 0)
-        if over > 0 then wait = ceil(over / most) end
-      end
-    end
-    if wait > longest then longest, number = wait, (i + 3) / 4 end
-  end
-  local grants = asks and longest == 0
-  if grants then
-    for i = 1, size, 4 do
-      local kind, subject = limits[i], limits[i + 1]
-      if kind == 'T' then
-        owe(subject, records[subject], 1, limits[i + 2], tokens)
-      elseif kind == 'R' then
-        owe(subject, records[subject], 3, limits[i + 2], 1)
-      elseif kind == 'C' then
-        run_until(subject, records[subject], generation, now + HOLD)
-      elseif kind == 'M' then
-        add_message(subject, limits[i + 3], now)
-        messages[i], first[i] = messages[i] + 1, first[i] or now
-      else
-        spend(subject, records[subject], limits[i + 3], cost)
-      end
-    end
-    call('SET', GENERATION, pack('<ddd', tokens, cost, now) .. packed_limits, 'PX', '86400000')
-    call('ZADD', prefix .. 'open', now + HOLD, generation)
-    if due == 0 or steps % 64 == 0 then call('PEXPIRE', prefix .. 'open', '86400000') end
-    if due == 0 then due = now + HOLD end
-  end
-  local answer, at = { longest == 0 and 1 or 0, steps, now, number, longest }, 5
-  for i = 1, size, 4 do
-    local kind, subject, most, used, resets = limits[i], limits[i + 1], limits[i + 2], nil, 0
-    if kind == 'M' then
-      used = messages[i]
-      if first[i] then resets = first[i] + limits[i + 3] - now end
-    else
-      local record = record_of(subject)
-      if kind == 'C' then
-        used = running_now(record[6])
-      elseif kind == 'B' then
-        used, resets = spent_on(record[7], limits[i + 3]), left
-      else
-        local parts = owed_now(record, kind == 'T' and 1 or 3, most)
-        used, resets = ceil(parts / PARTS), ceil(parts / most)
-      end
-    end
-    answer[at + 1], answer[at + 2] = used, resets
-    at = at + 2
-  end
-  return finish(answer)
-end
-
-if step == 'reconcile' then
-  if known == DONE then return finish({ 0, steps, now }) end
-  local tokens, cost, counts = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
-  local since, had_tokens, had_cost, before, at = now, 0, 0, {}, nil
+local tokens, cost, counts, left = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8] or 0)
+local done, records, writes, filled = '1', '', { TALLY, 'clock', '' }, 3
+repeat
+  local rare, waits, place, known, held = nil, nil, 0, read[2], false
+  local had_tokens, since, had_cost, _ = 0, now, 0, nil
   if known then
-    had_tokens, had_cost, since, at = unpacked('<ddd', known)
-    before = limits_of(known, at)
-    call('ZREM', prefix .. 'open', generation)
+    if #known > 24 then
+      had_tokens, since, _, had_cost = unpacked(HELD, known)
+      held = true
+    elseif unpacked('<d', known, 17) <= now then
+      known = false
+    end
   end
-  if before == limits then
-    -- As nearly always: what is charged is under the limits that held it, and only the differences are booked.
-    for i = 1, size, 4 do
-      local kind, subject = limits[i], limits[i + 1]
-      if kind == 'T' then
-        owe(subject, record_of(subject), 1, limits[i + 2], tokens - had_tokens)
-      elseif kind == 'R' then
-        if not counts then owe(subject, record_of(subject), 3, limits[i + 2], -1) end
-      elseif kind == 'C' then
-        run_until(subject, record_of(subject), generation, nil)
-      elseif kind == 'M' then
-        if not counts or since <= now - limits[i + 3] then call('ZREM', prefix .. subject, generation) end
-      else
-        spend(subject, record_of(subject), limits[i + 3], cost - had_cost)
-      end
-    end
-  else
-    local staying, served, totals, order = {}, {}, {}, {}
-    for i = 1, #before, 4 do
-      if before[i] == 'M' and counts and since > now - before[i + 3] then staying[before[i + 1]] = true end
-    end
-    local function add(kind, subject, number, period, more)
-      local key = kind .. subject .. (kind == 'B' and period or '')
-      local total = totals[key]
-      if total then
-        total[3], total[5] = number, total[5] + more
-      else
-        totals[key] = { kind, subject, number, period, more }
-        order[#order + 1] = key
-      end
-    end
-    for i = 1, size, 4 do
-      if limits[i] == 'M' then served[limits[i + 1]] = true end
-    end
-    for key in pairs(staying) do staying[key] = served[key] end
-    withdraw(generation, before, had_tokens, had_cost, staying, add)
-    for i = 1, size, 4 do
-      local kind, subject, window = limits[i], limits[i + 1], limits[i + 3]
-      if kind == 'M' then
-        if counts and since > now - window and not staying[subject] then add_message(subject, window, since) end
-      elseif kind ~= 'C' then
-        add(kind, subject, limits[i + 2], window, kind == 'T' and tokens or kind == 'R' and (counts and 1 or 0) or cost)
-      end
-    end
-    for _, key in ipairs(order) do book(unpack(totals[key])) end
-  end
-  call('SET', GENERATION, DONE, 'PX', '3600000')
-  return finish({ 1, steps, now })
-end
 
-if not known or known == DONE then return finish({ 0, steps, now }) end
-local its_tokens, its_cost, _, at = unpacked('<ddd', known)
-local its = limits_of(known, at)
-if step == 'renew' then
-  call('ZADD', prefix .. 'open', now + HOLD, generation)
-  call('PEXPIRE', prefix .. 'open', '86400000')
-  call('PEXPIRE', GENERATION, '86400000')
-  for i = 1, #its, 4 do
-    if its[i] == 'C' then run_until(its[i + 1], record_of(its[i + 1]), generation, now + HOLD) end
+  if due > 0 and now >= due then
+    rare = 'expire'
+  elseif step == 'reserve' and not known then
+    local at, found = names_end, {}
+    local was_debt, was_debt_at, was_asked, was_asked_at, was_running = own_debt, own_debt_at, own_asked, own_asked_at, own_running
+    for i = 0, subjects do
+      local by_tokens, by_requests, most = limits[at + 1], limits[at + 2], limits[at + 3]
+      local debt, debt_at, kept, asked, asked_at, running, lasting = 0, 0, 0, 0, 0, 0, DAY
+      if i == 0 then
+        debt, debt_at, asked, asked_at, running = own_debt, own_debt_at, own_asked, own_asked_at, own_running
+      elseif read[i + 2] then
+        debt, debt_at, kept, asked, asked_at, running = unpacked(SUBJECT, read[i + 2])
+        if kept <= now then debt, asked, running = 0, 0, 0 end
+      else
+        fresh = fresh + 1
+      end
+      if by_tokens > 0 then
+        if debt > 0 then
+          debt = debt - (now - debt_at) * by_tokens
+          if debt < 0 then debt = 0 end
+          local over = debt - (tokens < by_tokens and (by_tokens - tokens) * PARTS or 0)
+          if over > 0 then
+            waits = waits or {}
+            waits[place + 1] = ceil(over / by_tokens)
+          end
+        end
+        debt, debt_at = debt + tokens * PARTS, now
+        lasting = 4 * ceil(debt / by_tokens) + DAY  -- 4: it may come to be repaid more slowly
+      end
+      if by_requests > 0 then
+        if asked > 0 then
+          asked = asked - (now - asked_at) * by_requests
+          if asked < 0 then asked = 0 end
+          local over = asked - (by_requests - 1) * PARTS
+          if over > 0 then
+            waits = waits or {}
+            waits[place + 2] = ceil(over / by_requests)
+          end
+        end
+        asked, asked_at = asked + PARTS, now
+      end
+      if most >= 0 then
+        if running >= most then
+          waits = waits or {}
+          waits[place + 3] = 1000
+        end
+        running = running + 1
+      end
+      if i == 0 then
+        own_debt, own_debt_at, own_asked, own_asked_at, own_running = debt, debt_at, asked, asked_at, running
+      else
+        if kept < now + lasting then kept = now + lasting end
+        local record = pack(SUBJECT, debt, debt_at, kept, asked, asked_at, running)
+        writes[filled + 1], writes[filled + 2], found[i] = limits[i + 3], record, record
+        filled = filled + 2
+      end
+      at, place = at + 3, place + 3
+    end
+    for i = subjects + 1, subjects + budgets do
+      local most, money, kept = limits[at + 1], 0, 0
+      if read[i + 2] then
+        money, _, kept = unpacked(THREE, read[i + 2])
+        if kept <= now then money = 0 end
+      else
+        fresh = fresh + 1
+      end
+      at, place = at + 1, place + 1
+      if money >= most or money + cost > most then
+        waits = waits or {}
+        waits[place] = left > 1 and left or 1
+      end
+      local record = pack(THREE, money + cost, 0, now + left + 40 * DAY)
+      writes[filled + 1], writes[filled + 2], found[i] = limits[i + 3], record, record
+      filled = filled + 2
+    end
+    local caps_at = at
+    for i = first_cap, names do
+      local most, window, messages, first, kept = limits[at + 1], limits[at + 2], 0, now, 0
+      if read[i + 2] then
+        messages, first, kept = unpacked(THREE, read[i + 2])
+        if kept <= now then messages = 0 end
+        if messages > 0 and first <= now - window then
+          local key = prefix .. limits[i + 3]
+          call('ZREMRANGEBYSCORE', key, '-inf', now - window)
+          messages, first = call('ZCARD', key), tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or 0)
+          read[i + 2] = pack(THREE, messages, first, kept)
+        end
+      end
+      at, place = at + 2, place + 1
+      if messages >= most then
+        local key = prefix .. limits[i + 3]
+        waits = waits or {}
+        waits[place] = most == 0 and window or call('ZREVRANGE', key, most - 1, most - 1, 'WITHSCORES')[2] + window - now
+      end
+    end
+
+    if waits then
+      rare = 'refuse'
+      own_debt, own_debt_at, own_asked, own_asked_at, own_running = was_debt, was_debt_at, was_asked, was_asked_at, was_running
+    else
+      local text = string.format('%.0f', now)
+      for i = first_cap, names do
+        local key, window, messages, first, kept = prefix .. limits[i + 3], limits[caps_at + 2], 0, now, 0
+        if read[i + 2] then messages, first, kept = unpacked(THREE, read[i + 2]) else fresh = fresh + 1 end
+        if messages == 0 or kept <= now then
+          call('DEL', key)
+          messages, first = 0, now
+        end
+        if call('ZADD', key, text, generation) == 1 then
+          messages = messages + 1
+        else
+          first = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
+        end
+        if kept < now + window + DAY then
+          kept = now + 2 * window + 2 * DAY
+          call('PEXPIRE', key, 2 * window + 3 * DAY)
+        end
+        local record = pack(THREE, messages, first, kept)
+        writes[filled + 1], writes[filled + 2], found[i] = limits[i + 3], record, record
+        filled, caps_at = filled + 2, caps_at + 2
+      end
+      writes[filled + 1], writes[filled + 2] = GENERATION, pack(HELD, tokens, now, now + DAY, cost) .. packed
+      fresh = fresh + 1
+      call('ZADD', OPEN, text, generation)
+      if due == 0 or steps % 64 == 0 then call('PEXPIRE', OPEN, '86400000') end
+      if due == 0 then due = now + HOLD end
+      records = table.concat(found)
+    end
+  elseif step == 'reserve' or step == 'standings' then
+    rare = 'tell'
+  elseif step == 'reconcile' then
+    if known and not held then
+      done = '0'
+    else
+      if held then call('ZREM', OPEN, generation) else fresh = fresh + 1 end
+      if not held or not counts or #known ~= #packed + 32 or not string.find(known, packed, 33, true) then
+        rare = 'settle'
+      else
+        -- As nearly always: only what differs from what was held is booked.
+        local more, money_more, at = tokens - had_tokens, cost - had_cost, names_end
+        for i = 0, subjects do
+          local by_tokens, runs = limits[at + 1], limits[at + 3] >= 0
+          local books = more ~= 0 and by_tokens > 0
+          if books or runs then
+            local debt, debt_at, kept, asked, asked_at, running = own_debt, own_debt_at, now, own_asked, own_asked_at, own_running
+            if i > 0 then
+              debt, debt_at, kept, asked, asked_at, running = unpacked(SUBJECT, read[i + 2] or pack(SUBJECT, 0, 0, 0, 0, 0, 0))
+            end
+            if books then
+              if debt > 0 then
+                debt = debt - (now - debt_at) * by_tokens
+                if debt < 0 then debt = 0 end
+              end
+              debt, debt_at = debt + more * PARTS, now
+              if debt < 0 then debt = 0 end
+              local lasting = 4 * ceil(debt / by_tokens) + DAY
+              if kept < now + lasting then kept = now + lasting end
+            end
+            if runs and running > 0 then running = running - 1 end
+            if i == 0 then
+              own_debt, own_debt_at, own_running = debt, debt_at, running
+            else
+              writes[filled + 1], writes[filled + 2] = limits[i + 3], pack(SUBJECT, debt, debt_at, kept, asked, asked_at, running)
+              filled = filled + 2
+            end
+          end
+          at = at + 3
+        end
+        if money_more ~= 0 then
+          for i = subjects + 1, subjects + budgets do
+            local money, its_0, kept = unpacked(THREE, read[i + 2] or pack(THREE, 0, 0, now + left + 40 * DAY))
+            money = money + money_more
+            writes[filled + 1], writes[filled + 2] = limits[i + 3], pack(THREE, money > 0 and money or 0, its_0, kept)
+            filled = filled + 2
+          end
+        end
+      end
+      writes[filled + 1], writes[filled + 2] = GENERATION, pack(THREE, 0, since, now + HOUR)
+      filled = filled + 2
+    end
+  elseif not held then
+    done = '0'
+  elseif step == 'renew' then
+    call('ZADD', OPEN, now, generation)
+    call('PEXPIRE', OPEN, '86400000')
+    writes[filled + 1], writes[filled + 2] = GENERATION, known:sub(1, 16) .. pack('<d', now + DAY) .. known:sub(25)
+  else
+    rare = 'release'
   end
-else
-  withdraw(generation, its, its_tokens, its_cost, {}, book)
-  call('ZREM', prefix .. 'open', generation)
-  call('DEL', GENERATION)
+  if not rare then break end
+
+  -- How many messages a cap's sorted set has, and when the first was.
+  local function counted(key)
+    return call('ZCARD', key), tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or 0)
+  end
+
+  -- Subjects, budgets and caps as nothing is done to them; what says nothing any more is told as zeros.
+  local function as_they_are()
+    local found, at = {}, names_end + 3 * (1 + subjects) + budgets
+    for i = 1, subjects + budgets + caps do
+      local record = read[i + 2]
+      if not record or unpacked('<d', record, 17) <= now then record = pack(i <= subjects and SUBJECT or THREE, 0, 0, 0, 0, 0, 0) end
+      if i > subjects + budgets then
+        local messages, first, kept = unpacked(THREE, record)
+        if messages > 0 and first <= now - limits[at + 2] then
+          call('ZREMRANGEBYSCORE', prefix .. limits[i + 3], '-inf', now - limits[at + 2])
+          messages, first = counted(prefix .. limits[i + 3])
+          record = pack(THREE, messages, first, kept)
+        end
+        at = at + 2
+      end
+      found[i] = record
+    end
+    return table.concat(found)
+  end
+
+  local max = math.max
+
+  local function put(name, record)
+    fresh = fresh + call('HSET', TALLY, name, record)
+  end
+
+  -- What is owed once more is.
+  local function owed(parts, at, per_minute, more)
+    if more == 0 then return parts, at end
+    return max(0, max(0, parts - (now - at) * per_minute) + more * PARTS), now
+  end
+
+  local function owe(name, by_tokens, more_tokens, by_requests, more_requests, more)
+    if name == 'tenant' then
+      own_debt, own_debt_at = owed(own_debt, own_debt_at, by_tokens, more_tokens)
+      own_asked, own_asked_at = owed(own_asked, own_asked_at, by_requests, more_requests)
+      own_running = max(0, own_running + more)
+      return
+    end
+    local record, debt, debt_at, kept, asked, asked_at, running = call('HGET', TALLY, name), 0, 0, 0, 0, 0, 0
+    if record then debt, debt_at, kept, asked, asked_at, running = unpacked(SUBJECT, record) end
+    if kept <= now then debt, asked, running = 0, 0, 0 end
+    debt, debt_at = owed(debt, debt_at, by_tokens, more_tokens)
+    asked, asked_at = owed(asked, asked_at, by_requests, more_requests)
+    local lasting = more_tokens ~= 0 and 4 * ceil(debt / by_tokens) + DAY or DAY
+    put(name, pack(SUBJECT, debt, debt_at, max(kept, now + lasting), asked, asked_at, max(0, running + more)))
+  end
+
+  local function spend(name, more)
+    local record, money, kept = call('HGET', TALLY, name), 0, 0
+    if record then
+      money, _, kept = unpacked(THREE, record)
+    end
+    if kept <= now then money = 0 end
+    put(name, pack(THREE, max(0, money + more), 0, max(kept, now + left + 40 * DAY)))
+  end
+
+  -- Adds to `totals` what is booked under some limits, of each subject and budget; `book` books it.
+  local function add(totals, its, more_tokens, more_requests, more, more_cost)
+    local its_subjects, its_budgets = its[1], its[2]
+    local at = 4 + its_subjects + its_budgets + its[3]
+    for i = 0, its_subjects do
+      local name = i == 0 and 'tenant' or its[3 + i]
+      local total = totals[name] or { 0, 0, 0, 0, 0 }
+      if its[at] > 0 then total[1], total[2] = its[at], total[2] + more_tokens end
+      if its[at + 1] > 0 then total[3], total[4] = its[at + 1], total[4] + more_requests end
+      if its[at + 2] >= 0 then total[5] = total[5] + more end
+      totals[name], at = total, at + 3
+    end
+    for i = 4 + its_subjects, 3 + its_subjects + its_budgets do
+      totals[its[i]] = { (totals[its[i]] or { 0 })[1] + more_cost }
+    end
+  end
+
+  local function book(totals)
+    for name, total in pairs(totals) do
+      if total[2] then owe(name, unpack(total)) else spend(name, total[1]) end
+    end
+  end
+
+  -- A message leaves its cap, or comes into it where it was sent `at`.
+  local function move(id, name, window, at)
+    local key = prefix .. name
+    if at then call('ZADD', key, at, id) else call('ZREM', key, id) end
+    call('PEXPIRE', key, 2 * window + 3 * DAY)
+    local messages, first = counted(key)
+    put(name, pack(THREE, messages, first, now + 2 * window + 2 * DAY))
+  end
+
+  local function each_cap(its, visit)
+    local before = its[1] + its[2]
+    for i = 1, its[3] do visit(its[3 + before + i], its[6 + 2 * before + 2 * its[1] + its[3] + 2 * i]) end
+  end
+
+  -- Gives back all that a reservation holds.
+  local function release(id, record)
+    local its_tokens, _, _, its_cost, at = unpacked(HELD, record)
+    local its, totals = cmsgpack.unpack(record:sub(at)), {}
+    add(totals, its, -its_tokens, -1, -1, -its_cost)
+    book(totals)
+    each_cap(its, function(name, window) move(id, name, window, nil) end)
+    call('HDEL', TALLY, 'held:' .. id)
+    call('ZREM', OPEN, id)
+  end
+
+  if rare == 'expire' then
+    -- Dead servers' reservations come back, some at each step. `due` is no later than the first of them.
+    for _, id in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', now - HOLD, 'LIMIT', '0', '32')) do
+      local record = call('HGET', TALLY, 'held:' .. id)
+      if record and #record > 24 then release(id, record) else call('ZREM', OPEN, id) end
+    end
+    local first = call('ZRANGE', OPEN, '0', '0', 'WITHSCORES')[2]
+    due = first and first + HOLD or 0
+    read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, names_end))
+  elseif rare == 'tell' then
+    records = as_they_are()
+  elseif rare == 'refuse' then
+    done, writes = '0', { TALLY, 'clock', '' }
+    local ms = {}
+    for i = 1, place do ms[i] = pack('<d', waits[i] or 0) end
+    records = as_they_are() .. table.concat(ms)
+  elseif rare == 'settle' then
+    local totals, staying = {}, {}
+    each_cap(limits, function(name) staying[name] = counts end)
+    if held then
+      local its = cmsgpack.unpack(known:sub(33))
+      add(totals, its, -had_tokens, -1, -1, -had_cost)
+      each_cap(its, function(name, window)
+        if staying[name] then staying[name] = nil else move(generation, name, window, nil) end
+      end)
+    end
+    add(totals, limits, tokens, counts and 1 or 0, 0, cost)
+    each_cap(limits, function(name, window)
+      if staying[name] and since > now - window then move(generation, name, window, since) end
+    end)
+    book(totals)
+  else
+    release(generation, known)
+  end
+until rare ~= 'expire'
+
+-- The clock is longer than 64 bytes: Redis looks up the fields of a hash with a value so long, and searches for those of others. Fields
+-- that say nothing any more are forgotten about as fast as fresh ones come.
+if fresh >= 32 then
+  local found = call('HSCAN', TALLY, cursor, 'COUNT', fresh)
+  local fields = found[2]
+  for i = 2, #fields, 2 do
+    if unpacked('<d', fields[i], 17) <= now then call('HDEL', TALLY, fields[i - 1]) end
+  end
+  cursor, fresh = found[1], 0
 end
-return finish({ 1, steps, now })
+local renews = lasts < now + 75 * DAY
+if renews then lasts = now + 100 * DAY end
+local clock =
+  pack(CLOCK, raw, behind, lasts, now, steps, due, fresh, cursor, own_debt, own_debt_at, own_asked, own_asked_at, own_running)
+writes[3] = clock
+call('HSET', unpack(writes))
+if renews then call('PEXPIRE', TALLY, '8640000000') end
+return done .. clock .. records

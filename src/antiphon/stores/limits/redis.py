@@ -10,19 +10,29 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from struct import unpack_from
 from typing import cast
 
 import msgspec
 
+from antiphon.core.clock import Clock
 from antiphon.core.errors import StoreUnavailable
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.limits import Budget, Cap, Concurrency, Exhausted, Granted, Limit, Measure, Outcome, Rate, Reservation, Standing, Verdict
 from antiphon.stores.limits.redis_link import RedisAddress, RedisLink, RedisLost, RedisRefusal, Word
+from antiphon.stores.limits.tally import PARTS
 
 SCRIPT = files("antiphon.stores.limits").joinpath("limiter.lua").read_text("utf-8")
 _SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
 
-_limits = msgspec.msgpack.Encoder()
+_encode = msgspec.msgpack.Encoder().encode
+
+_UNLIMITED = (0, 0, -1)  # tokens a minute, requests a minute, at once
+_GRANTED = 0x31
+_NOW, _STEPS, _SUBJECTS = 3, 4, 13
+_SUBJECT, _RECORD = 6, 3
+_OF_TENANT, _OF_SUBJECT = (8, 10, 12), (0, 3, 5)
+_MOST_SEEN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +46,48 @@ class Step:
 class RedisLimiter:
     """``last_step``: the newest answer's place among its tenant's, for who compares many processes' answers."""
 
-    def __init__(self, link: RedisLink) -> None:
+    def __init__(self, link: RedisLink, clock: Clock) -> None:
         self._link = link
-        self._last = [1, 0, 0]
+        self._clock = clock
+        self._seen: dict[TenantId, tuple[int, float]] = {}
+        self._last: Sequence[float] = (0.0,) * _SUBJECTS
 
     @staticmethod
-    def connect(url: str) -> RedisLimiter:
+    def connect(url: str, clock: Clock) -> RedisLimiter:
         """For ``redis[s]://[user:password@]host[:port][/db]``. Connects at the first call."""
-        return RedisLimiter(RedisLink(RedisAddress.parse(url)))
+        return RedisLimiter(RedisLink(RedisAddress.parse(url)), clock)
 
     @property
     def last_step(self) -> Step:
-        return Step(self._last[1], self._last[2])
+        return Step(int(self._last[_STEPS]), int(self._last[_NOW]))
 
     async def reserve(self, reservation: Reservation) -> Verdict:
-        granted, _, _, number, wait_ms, *places = await self._run(reservation.tenant_id, "reserve", arguments_of(reservation))
-        standings = _standings(reservation.limits, places)
-        return Granted(standings) if granted else Exhausted(reservation.limits[number - 1], wait_ms, standings)
+        demand = Demand(reservation.limits)
+        granted, answer = await self._run(reservation.tenant_id, "reserve", *words_of(reservation, demand))
+        return Granted(demand.standings(answer)) if granted else demand.refusal(answer)
 
     async def renew(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
-        return (await self._run(tenant_id, "renew", (generation_id,)))[0] == 1
+        return (await self._run(tenant_id, "renew", generation_id))[0]
 
     async def reconcile(self, outcome: Outcome) -> bool:
-        return (await self._run(outcome.tenant_id, "reconcile", arguments_of(outcome)))[0] == 1
+        return (await self._run(outcome.tenant_id, "reconcile", *words_of(outcome, Demand(outcome.limits))))[0]
 
     async def release(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
-        return (await self._run(tenant_id, "release", (generation_id,)))[0] == 1
+        return (await self._run(tenant_id, "release", generation_id))[0]
 
     async def standings(self, tenant_id: TenantId, limits: Sequence[Limit]) -> tuple[Standing, ...]:
-        return _standings(limits, (await self._run(tenant_id, "standings", ("", 0, 0, 1, *_packed(limits))))[5:])
+        demand = Demand(limits)
+        _, answer = await self._run(tenant_id, "standings", "", 0, 0, 1, demand.left_ms, demand.packed)
+        return demand.standings(answer)
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _run(self, tenant_id: TenantId, step: str, arguments: Sequence[Word]) -> list[int]:
-        words = (1, prefix_of(tenant_id), step, *arguments)
+    async def _run(self, tenant_id: TenantId, step: str, generation_id: str, *amounts: Word) -> tuple[bool, Sequence[float]]:
+        """What a step says: whether it was done, and the numbers that ``Demand`` reads."""
+        asked_at = self._clock.monotonic()
+        seen_ms, seen_at = self._seen.get(tenant_id, (0, asked_at))
+        words = (1, prefix_of(tenant_id), step, generation_id, seen_ms, int(1000 * (asked_at - seen_at)), *amounts)
         try:
             try:
                 answer = await self._link.call("EVALSHA", _SHA1, *words)
@@ -80,8 +97,13 @@ class RedisLimiter:
                 answer = await self._link.call("EVAL", SCRIPT, *words)  # a restarted Redis, or another one after a failover
         except (RedisLost, RedisRefusal) as error:
             raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
-        self._last = whole = cast("list[int]", answer)
-        return whole
+        packed = cast("bytes", answer)
+        numbers = unpack_from(f"<{len(packed) // 8}d", packed, 1)
+        self._last = numbers
+        if len(self._seen) >= _MOST_SEEN and tenant_id not in self._seen:
+            del self._seen[next(iter(self._seen))]
+        self._seen[tenant_id] = int(numbers[_NOW]), asked_at
+        return packed[0] == _GRANTED, numbers
 
 
 def prefix_of(tenant_id: TenantId) -> str:
@@ -89,29 +111,89 @@ def prefix_of(tenant_id: TenantId) -> str:
     return f"antiphon:{{{tenant_id}}}:limit:"
 
 
-def arguments_of(asked: Reservation | Outcome) -> tuple[Word, ...]:
-    """A step's arguments as the script reads them."""
+def words_of(asked: Reservation | Outcome, demand: Demand) -> tuple[str, int, int, int, int, bytes]:
+    """The generation, its amounts and its limits, as the script reads them."""
     counts = int(asked.counts) if isinstance(asked, Outcome) else 1
-    return (asked.generation_id, asked.tokens, asked.cost_nanos, counts, *_packed(asked.limits))
+    return asked.generation_id, asked.tokens, asked.cost_nanos, counts, demand.left_ms, demand.packed
 
 
-def _packed(limits: Sequence[Limit]) -> tuple[int, bytes]:
-    """What is left of the period of budgets, and the limits, four values each."""
-    values: list[Word] = []
-    left_ms = 0
-    for limit in limits:
-        match limit:
-            case Rate():
-                values += ("T" if limit.measure is Measure.TOKENS else "R", limit.subject, limit.per_minute, 0)
-            case Concurrency():
-                values += ("C", limit.subject, limit.most, 0)
-            case Cap():
-                values += ("M", f"cap:{limit.subject}:{limit.model}:{limit.window_ms}", limit.most, limit.window_ms)
-            case Budget():
-                values += ("B", limit.subject, limit.most_nanos, limit.period)
-                left_ms = limit.left_ms
-    return left_ms, _limits.encode(values)
+class Demand:
+    """Limits as the script reads them, a subject's together, and what its answer says of them.
 
+    ``packed``: MessagePack; ``left_ms``: what is left of the budgets' period.
+    """
 
-def _standings(limits: Sequence[Limit], places: Sequence[int]) -> tuple[Standing, ...]:
-    return tuple(map(Standing, limits, places[::2], places[1::2]))
+    __slots__ = ("_limits", "_places", "_subjects", "left_ms", "packed")
+
+    def __init__(self, limits: Sequence[Limit]) -> None:
+        subjects: dict[str, int] = {"tenant": 0}
+        rates: list[Word] = [*_UNLIMITED]
+        caps: list[tuple[int, Cap]] = []
+        budgets: list[tuple[int, Budget]] = []
+        places = [0] * len(limits)
+        for number, limit in enumerate(limits):
+            if isinstance(limit, Cap):
+                caps.append((number, limit))
+            elif isinstance(limit, Budget):
+                budgets.append((number, limit))
+            else:
+                subject = subjects.setdefault(limit.subject, len(subjects))
+                if 3 * subject == len(rates):
+                    rates += _UNLIMITED
+                if isinstance(limit, Concurrency):
+                    kind, most = 2, limit.most
+                else:
+                    kind, most = int(limit.measure is Measure.REQUESTS), limit.per_minute
+                rates[3 * subject + kind] = most
+                places[number] = _SUBJECTS + _SUBJECT * (subject - 1) + _OF_SUBJECT[kind] if subject else _OF_TENANT[kind]
+        del subjects["tenant"]
+        names: list[Word] = [len(subjects), len(budgets), len(caps), *subjects]
+        place, self.left_ms = _SUBJECTS + _SUBJECT * len(subjects), 0
+        for number, budget in budgets:
+            names.append(f"money:{budget.subject}:{budget.period}")
+            rates.append(budget.most_nanos)
+            self.left_ms = budget.left_ms
+            places[number] = place
+            place += _RECORD
+        for number, cap in caps:
+            names.append(f"messages:{cap.subject}:{cap.model}:{cap.window_ms}")
+            rates += (cap.most, cap.window_ms)
+            places[number] = place
+            place += _RECORD
+        self.packed = _encode(names + rates)
+        self._limits = limits
+        self._places = places
+        self._subjects = len(subjects)
+
+    def standings(self, answer: Sequence[float]) -> tuple[Standing, ...]:
+        """Where the limits stand."""
+        now_ms = answer[_NOW]
+        standings: list[Standing] = []
+        for limit, place in zip(self._limits, self._places, strict=True):
+            value = answer[place]
+            if isinstance(limit, Rate):
+                parts = int(value - (now_ms - answer[place + 1]) * limit.per_minute) if value else 0
+                used, resets_in_ms = (-(-parts // PARTS), -(-parts // limit.per_minute)) if parts > 0 else (0, 0)
+                standings.append(Standing(limit, used, resets_in_ms))
+            elif isinstance(limit, Cap):
+                standings.append(Standing(limit, int(value), int(answer[place + 1]) + limit.window_ms - int(now_ms) if value else 0))
+            else:
+                standings.append(Standing(limit, int(value), limit.left_ms if isinstance(limit, Budget) else 0))
+        return tuple(standings)
+
+    def refusal(self, answer: Sequence[float]) -> Exhausted:
+        """What keeps the caller waiting longest; an answer that refuses ends with how long each would."""
+        others = _SUBJECTS + _SUBJECT * self._subjects
+        rates = 3 * (1 + self._subjects)
+        waits_at = others + (len(answer) - others - rates) // (_RECORD + 1) * _RECORD
+        waits: list[int] = []
+        for place in self._places:
+            if place >= others:
+                number = rates + (place - others) // _RECORD
+            elif place >= _SUBJECTS:
+                number = 3 + 3 * ((place - _SUBJECTS) // _SUBJECT) + _OF_SUBJECT.index((place - _SUBJECTS) % _SUBJECT)
+            else:
+                number = _OF_TENANT.index(place)
+            waits.append(int(answer[waits_at + number]))
+        longest = max(waits)
+        return Exhausted(self._limits[waits.index(longest)], longest, self.standings(answer))

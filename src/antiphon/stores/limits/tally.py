@@ -6,6 +6,7 @@ debt that is repaid is nothing, so who rests costs no memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -44,7 +45,7 @@ class Tally:
     """``now_ms`` never falls from call to call; a driver whose clock may be set back sees to that."""
 
     _debts: dict[DebtKey, _Debt] = field(default_factory=dict[DebtKey, _Debt])
-    _running: dict[str, dict[GenerationId, int]] = field(default_factory=dict[str, dict[GenerationId, int]])
+    _running: Counter[str] = field(default_factory=Counter[str])
     _messages: dict[CapKey, dict[GenerationId, int]] = field(default_factory=dict[CapKey, dict[GenerationId, int]])
     _money: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     _held: dict[GenerationId, _Held] = field(default_factory=dict[GenerationId, _Held])
@@ -81,9 +82,6 @@ class Tally:
             return False
         held.until_ms = now_ms + HOLD_MS
         self._held[generation_id] = held  # at the end: the dictionary stays in the order in which reservations expire
-        for limit in held.limits:
-            if isinstance(limit, Concurrency):
-                self._running[limit.subject][generation_id] = held.until_ms
         return True
 
     def reconcile(self, outcome: Outcome, now_ms: int) -> bool:
@@ -120,8 +118,8 @@ class Tally:
         """Raises ``AssertionError`` where the parts contradict each other."""
         assert all(debt.parts >= 0 for debt in self._debts.values())
         assert all(spent >= 0 for spent in self._money.values())
-        for running in self._running.values():
-            assert all(self._held[generation].until_ms == until for generation, until in running.items())
+        held = Counter(limit.subject for held in self._held.values() for limit in held.limits if isinstance(limit, Concurrency))
+        assert +self._running == held
         for generation_id in self._held:
             assert generation_id not in self._settled or self._settled[generation_id] < self._held[generation_id].since_ms
 
@@ -156,7 +154,9 @@ class Tally:
                 case Rate():
                     owed[_debt_key(limit)] = (limit, -(1 if limit.measure is Measure.REQUESTS else held.tokens))
                 case Concurrency():
-                    self._running.get(limit.subject, {}).pop(generation_id, None)
+                    self._running[limit.subject] -= 1
+                    if not self._running[limit.subject]:
+                        del self._running[limit.subject]
                 case Cap():
                     self._messages.get(_cap_key(limit), {}).pop(generation_id, None)
                 case Budget():
@@ -194,7 +194,7 @@ class Tally:
                 over = self._debt_now(_debt_key(limit), limit.per_minute, now_ms) - (limit.per_minute - amount) * PARTS
                 return -(-over // limit.per_minute) if over > 0 else 0
             case Concurrency():
-                return ASK_AGAIN_MS if len(self._running_now(limit.subject, now_ms)) >= limit.most else 0
+                return ASK_AGAIN_MS if self._running[limit.subject] >= limit.most else 0
             case Cap():
                 times = sorted(self._within(_cap_key(limit), now_ms).values())
                 if limit.most == 0:
@@ -210,7 +210,7 @@ class Tally:
             case Rate():
                 self._owe(limit, (1 if limit.measure is Measure.REQUESTS else held.tokens) * PARTS, now_ms)
             case Concurrency():
-                self._running.setdefault(limit.subject, {})[generation_id] = held.until_ms
+                self._running[limit.subject] += 1
             case Cap():
                 self._messages[_cap_key(limit)] = {**self._within(_cap_key(limit), now_ms), generation_id: now_ms}
             case Budget():
@@ -228,9 +228,6 @@ class Tally:
         debt = self._debts.get(key)
         return 0 if debt is None else max(0, debt.parts - (now_ms - debt.at_ms) * per_minute)
 
-    def _running_now(self, subject: str, now_ms: int) -> dict[GenerationId, int]:
-        return {generation: until for generation, until in self._running.get(subject, {}).items() if until > now_ms}
-
     def _within(self, key: CapKey, now_ms: int) -> dict[GenerationId, int]:
         since = now_ms - key[2]
         return {generation: at for generation, at in self._messages.get(key, {}).items() if at > since}
@@ -247,7 +244,7 @@ class Tally:
                 parts = self._debt_now(_debt_key(limit), limit.per_minute, now_ms)
                 return Standing(limit, -(-parts // PARTS), -(-parts // limit.per_minute))
             case Concurrency():
-                return Standing(limit, len(self._running_now(limit.subject, now_ms)), 0)
+                return Standing(limit, self._running[limit.subject], 0)
             case Cap():
                 times = self._within(_cap_key(limit), now_ms).values()
                 return Standing(limit, len(times), min(times) + limit.window_ms - now_ms if times else 0)
