@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from benchmarks.gateway_added import over_http
+from benchmarks.gateway_added import cpu_seconds, over_http
 from benchmarks.gateway_people import PLANS, SHARES, Fate, People, config, keys_of
 from benchmarks.report import Report, progress
 from benchmarks.served import Served, served
@@ -32,6 +32,7 @@ async def open_loop(people: People, rate: float, seconds: float, seed: int) -> l
     people.began = start = time.perf_counter()
     while at < seconds:
         await asyncio.sleep(max(start + at - time.perf_counter(), 0.0))
+        people.late_s.append(time.perf_counter() - start - at)
         plan = rng.choices(list(SHARES), list(SHARES.values()))[0]
         tasks.append(asyncio.create_task(people.ask(plan, len(tasks), tokens=rng.randint(16, 64))))
         at += rng.expovariate(rate)
@@ -66,6 +67,8 @@ class Overload:
     etas: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """The first time that was told, and how long it took, of those who waited for two seconds and more."""
     tops_s: list[float] = field(default_factory=list[float])
+    late_s: list[float] = field(default_factory=list[float])
+    """By how much arrivals came later than they were to: how busy whoever makes the load was."""
     rises: int = 0
     deaf: int = 0
     """How often liveness failed."""
@@ -81,7 +84,7 @@ class Overload:
 
     def tell(self, report: Report) -> None:
         wrong = sorted(abs(eta_s - actual_s) / actual_s for eta_s, actual_s in self.etas)
-        tops = sorted(self.tops_s)
+        tops, late = sorted(self.tops_s), sorted(self.late_s)
         report.n += self.codes.total()
         report.results |= {
             "overload_goodput_share": round(self.goodput[FACTORS[-1]] / max(self.goodput.values()), 3),
@@ -94,6 +97,8 @@ class Overload:
             "positions_risen": float(self.rises),
             "hard_errors": float(sum(count for code, count in self.codes.items() if code not in {"served", "high_demand"})),
             "liveness_failures": float(self.deaf),
+            "load_late_ms_p50": round(1e3 * late[len(late) // 2], 1),
+            "load_late_ms_p99": round(1e3 * late[math.ceil(0.99 * len(late)) - 1], 1),
         }
 
 
@@ -103,16 +108,23 @@ async def overload(report: Report, quick: bool) -> None:
     with served(config(blocks=128)) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             people = People(server, session, await keys_of(server, 40))
+            await people.open_conversations(6 if quick else 16)
             for factor in FACTORS:
                 watch = asyncio.create_task(deaf_times(server, session))
+                before = cpu_seconds(server.pid), time.process_time(), time.perf_counter()
                 fates = await open_loop(people, factor * CAPACITY, seconds, report.seed)
+                took_s = time.perf_counter() - before[2]
+                busy = (cpu_seconds(server.pid) - before[0]) / took_s, (time.process_time() - before[1]) / took_s
                 watch.cancel()
                 await asyncio.wait((watch,))
                 seen.deaf += 0 if watch.cancelled() else 1
                 seen.add(factor, fates, seconds)
                 counts = Counter(fate.code or "served" for fate in fates)
                 progress(f"overload {factor:g}x: goodput {seen.goodput[factor]:.0f} tok/s, {dict(counts)}, rises {risen(fates)}")
+                progress(f"  of a core: server {busy[0]:.2f}, load {busy[1]:.2f}; arrivals late at most {max(people.late_s):.3f} s")
+            seen.late_s = people.late_s
     seen.tell(report)
+    progress(f"overload: {report.results}")
 
 
 async def deaf_times(server: Served, session: aiohttp.ClientSession) -> None:
@@ -158,8 +170,10 @@ async def flooder(report: Report, quick: bool) -> None:
 
 async def others_least_share(module: str, *, seconds: float) -> float:
     """Eight users of one plan, all with something waiting, one with twenty times as much; the least served of the others
-    against an eighth of all.
+    against an eighth of all. Answers differ in length: of equal ones, all that run end at once, and whoever comes back a moment
+    later finds nothing free.
     """
+    rng = random.Random(0)
     text = config(blocks=64, limit=1000).replace("ttft_limit_ms = 3000", "ttft_limit_ms = 600000")
     with served(text, module=module) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -168,14 +182,14 @@ async def others_least_share(module: str, *, seconds: float) -> float:
 
             async def chat(user: int) -> None:
                 while True:
-                    fate = await people.ask("middle", user, tokens=32)
+                    fate = await people.ask("middle", user, tokens=rng.randint(16, 48))
                     if fate.ended_s >= _SETTLED_S:
                         tokens[user] += fate.tokens
                     if fate.code:
                         await asyncio.sleep(0.1)
 
             people.began = time.perf_counter()
-            tasks = [asyncio.create_task(chat(user)) for user in range(8) for _ in range(80 if user == 0 else 4)]
+            tasks = [asyncio.create_task(chat(user)) for user in range(8) for _ in range(120 if user == 0 else 6)]
             await asyncio.sleep(seconds)
             for task in tasks:
                 task.cancel()
@@ -186,7 +200,7 @@ async def others_least_share(module: str, *, seconds: float) -> float:
 async def cancels(report: Report, quick: bool) -> None:
     """Clients of completions that go away while waiting, in prefill and decoding; then everything is as at the start."""
     rng, count = random.Random(report.seed), 60 if quick else 200
-    with served(config(blocks=64)) as server:
+    with served(config(blocks=64, limit=400).replace("ttft_limit_ms = 1500", "ttft_limit_ms = 600000")) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             operator = server.key
 
@@ -207,3 +221,4 @@ async def cancels(report: Report, quick: bool) -> None:
     replica = after["replicas"][0]  # type: ignore[index]
     left = replica["running"] + replica["waiting"] + replica["blocks"]["held"] + sum(band["waiting"] for band in after["queue"])  # type: ignore[union-attr]
     report.results["left_after_cancels"] = float(left)
+    progress(f"cancels: {left} left of {count}")

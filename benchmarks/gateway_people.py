@@ -55,13 +55,15 @@ def config(*, blocks: int, limit: int = 200, rate: float = RATE_TOK_S) -> str:
 
 @dataclass(slots=True)
 class Fate:
-    """One attempt, in seconds since the load began; ``first_s`` since it was sent. ``code`` is empty for an answer that came to
-    its end.
+    """One attempt, in seconds since the load began, ``first_s`` and ``heard_s`` since it was sent. ``code`` is empty for an
+    answer that came to its end.
     """
 
     plan: str
     sent_s: float
     first_s: float | None = None
+    heard_s: float = 0.0
+    """When the answer to the send began, whatever it was."""
     ended_s: float = 0.0
     tokens: int = 0
     code: str = ""
@@ -76,7 +78,15 @@ class People:
     def __init__(self, server: Served, session: aiohttp.ClientSession, keys: dict[str, list[str]]) -> None:
         self._server, self._session, self._keys = server, session, keys
         self._unused: dict[str, list[str]] = {}
+        self.late_s: list[float] = []
         self.began = time.perf_counter()
+
+    async def open_conversations(self, each: int) -> None:
+        """So many for each user, that they have before the load begins."""
+        for keys in self._keys.values():
+            for key in keys:
+                headers = {"Authorization": f"Bearer {key}"}
+                self._unused[key] = [await self._conversation(headers) for _ in range(each)]
 
     async def ask(self, plan: str, user: int, *, tokens: int) -> Fate:
         """One message in a conversation of its own; who is refused asks there again."""
@@ -104,6 +114,7 @@ class People:
         fate.sent_s = time.perf_counter() - self.began
         start, name = time.perf_counter(), ""
         async with self._session.post(f"{self._server.url}/v1/conversations/{conversation}/messages", json=body, headers=headers) as answer:
+            fate.heard_s = time.perf_counter() - start
             if answer.status != 200:
                 problem = await answer.json(content_type=None)
                 fate.code, fate.retry_s = str(problem["code"]), problem.get("retry_after_ms", 1000) / 1000
