@@ -21,10 +21,13 @@ BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the counted engine can do. ``step_ms``: for a step, a row, a token of prefill."""
+    """What the counted engine can do; ``waiting`` may wait there for their first step. ``step_ms``: for a step, a row, a token
+    of prefill.
+    """
 
     blocks: int = 256
     rows: int = 64
+    waiting: int = 8
     step_ms: tuple[float, float, float] = (20.0, 0.0, 0.05)
 
 
@@ -124,7 +127,7 @@ class VirtualPool:
         self.engine = CountedEngine(machine)
         self.ledger = ReplicaLedger()
         shape = ExecutorShape(machine.blocks, BLOCK, machine.blocks * BLOCK, 1000, frozenset())
-        self.ledger.open(ReplicaReady(1, shape, machine.blocks * BLOCK, machine.rows))
+        self.ledger.open(ReplicaReady(1, shape, machine.blocks * BLOCK, machine.rows, machine.waiting))
         self.ledger.observe(self.engine.snapshot(), 0.0)
         self.policy: PoolPolicy[int] = PoolPolicy(PoolRules("pool", "model", queue_limit, fair), [self.ledger], 0.0)
         self.open: dict[int, Turn] = {}

@@ -81,19 +81,21 @@ async def test_a_conversation_too_long_for_the_smaller_model_is_trimmed_to_it(st
     assert (await stage.ended(back.generation_id)).status is GenerationStatus.COMPLETE
 
 
-async def test_a_message_only_the_larger_model_can_hold_is_its_own(stage: Stage) -> None:
+async def test_a_message_only_the_larger_model_can_hold_is_its_own(stage: Stage, gateway: Gateway) -> None:
     conversation_id = await with_history(stage)
     only_large = "#" * (2 * SMALL)
     async with occupied(stage):
         sticks = await stage.send(conversation_id, "and now?", params=TurnParams(max_tokens=8))
         assert (await stage.ended(sticks.generation_id)).pool == "slow"
         rows = len(stage.state.messages), len(stage.state.generations)
+        downgraded = gateway.downgraded("quick")
         with pytest.raises(HighDemand):
             await stage.send(conversation_id, only_large, params=TurnParams(max_tokens=40))
         with pytest.raises(PromptTooLong) as refused:
             await stage.send(conversation_id, "#" * (2 * CONTEXT_TOKENS))
         assert refused.value.limit_tokens == CONTEXT_TOKENS - MINIMUM_OUTPUT_TOKENS
         assert (len(stage.state.messages), len(stage.state.generations)) == rows
+        assert gateway.downgraded("quick") == downgraded, "what is taken back was no downgrade"
     turn = await stage.send(conversation_id, only_large, params=TurnParams(max_tokens=8))
     generation = await stage.ended(turn.generation_id)
     assert (generation.status, generation.pool, generation.route_rule) == (GenerationStatus.COMPLETE, "quick", "")

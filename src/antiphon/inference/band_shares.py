@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
 from antiphon.core.tenancy import Band
+
+T = TypeVar("T")
 
 BAND_SHARE = {Band.HIGH: 0.0, Band.STANDARD: 0.3, Band.LOW: 0.15, Band.BATCH: 0.03}
 """Of what is served in all. The highest band goes first anyway."""
@@ -35,3 +41,29 @@ class BandShares:
         twin = BandShares()
         twin._owed = dict(self._owed)
         return twin
+
+
+def order_of_bands(
+    lines: Mapping[Band, Sequence[tuple[int, T]]], shares: BandShares, newcomer_tokens: int
+) -> tuple[list[T], dict[Band, int]]:
+    """All of ``lines``, each with its tokens, in the order in which they are served; and how many of them are served before a
+    newcomer of each band, who wants ``newcomer_tokens`` and comes last in its line. ``shares`` is not changed.
+    """
+    shares = shares.copy()
+    left = {band: deque(lines.get(band, ())) for band in sorted(Band, reverse=True)}
+    found: list[T] = []
+    before: dict[Band, int] = {}
+    while len(left) > 1:
+        wanted = {band: line[0][0] if line else newcomer_tokens for band, line in left.items()}
+        first = next((band for band, tokens in wanted.items() if shares.owes(band, tokens)), next(iter(left)))
+        if not left[first]:
+            before[first] = len(found)
+            del left[first]
+            continue
+        tokens, item = left[first].popleft()
+        shares.served(first, tokens, frozenset(left))
+        found.append(item)
+    for band, line in left.items():  # the last: nobody else wants anything
+        found += [item for _, item in line]
+        before[band] = len(found)
+    return found, before

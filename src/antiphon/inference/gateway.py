@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -35,6 +36,15 @@ log = structlog.get_logger(__name__)
 _TICK_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """A place that is kept in ``pool``; ``instead_of`` the pool that the ``conversation`` asked for, where that is another."""
+
+    pool: Pool
+    instead_of: Pool | None = None
+    conversation: str = ""
+
+
 class Gateway:
     """All pools of this server. Made and used inside one event loop; ``start`` before anything else, ``close`` at the end."""
 
@@ -49,7 +59,7 @@ class Gateway:
         self._clock = clock
         self._sockets = 0
         self._tickets: dict[str, tuple[Pool, Ticket]] = {}
-        self._reserved: dict[str, Pool] = {}
+        self._reserved: dict[str, _Reservation] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
 
@@ -191,25 +201,24 @@ class Gateway:
                 owner.shed_count += 1
                 self._telemetry.count(metrics.SHED, 1, pool, decision.code)
             case Downgrade():
-                owner.sticky.give(ask.conversation, self._clock.monotonic())
-                owner.downgrade_count += 1
-                self._telemetry.count(metrics.DOWNGRADES, 1, pool)
                 smaller = self._pool(decision.pool)
-                self._reserve(request_id, smaller, capped(_as_trimmed(ask, smaller), decision.then), look)
+                smaller.reserve(request_id, capped(_as_trimmed(ask, smaller), decision.then), look)
+                self._reserved[request_id] = _Reservation(smaller, owner, ask.conversation)
             case _:
-                self._reserve(request_id, owner, capped(ask, decision), look)
+                owner.reserve(request_id, capped(ask, decision), look)
+                self._reserved[request_id] = _Reservation(owner)
         return decision
 
     def withdraw(self, request_id: str) -> None:
         """An accepted request will not come after all. Unknown ids are ignored."""
-        pool = self._reserved.pop(request_id, None)
-        if pool is not None:
-            pool.withdraw(request_id)
+        place = self._reserved.pop(request_id, None)
+        if place is not None:
+            place.pool.withdraw(request_id)
 
     def reserved(self, request_id: str) -> Queued | None:
         """Where an accepted request stands whose stream has not begun; ``None`` where there is no such place."""
-        pool = self._reserved.get(request_id)
-        return None if pool is None else pool.reserved(request_id)
+        place = self._reserved.get(request_id)
+        return None if place is None else place.pool.reserved(request_id)
 
     async def stream(
         self, pool: str, request: EngineRequest, *, deadline_s: float, ask: Ask | None = None
@@ -223,8 +232,11 @@ class Gateway:
         """
         owner = self._pool(pool)
         deadline = asyncio.get_running_loop().time() + deadline_s
-        if self._reserved.pop(request.request_id, owner) is not owner:
+        place = self._reserved.pop(request.request_id, _Reservation(owner))
+        if place.pool is not owner:
             raise EngineFailed("The request came to another pool than was decided.")
+        if place.instead_of is not None:
+            self._note_downgrade(place.instead_of, place.conversation)
         ticket = owner.enter(request, ask or ask_of(request))
         self._tickets[request.request_id] = (owner, ticket)
         try:
@@ -272,9 +284,11 @@ class Gateway:
             decision = Shed(decision.code, round(1000 * owner.retry_after_s(ask, here, request_id)))
         return decision, there if isinstance(decision, Downgrade) and there is not None else here
 
-    def _reserve(self, request_id: str, pool: Pool, ask: Ask, look: Look) -> None:
-        pool.reserve(request_id, ask, look)
-        self._reserved[request_id] = pool
+    def _note_downgrade(self, owner: Pool, conversation: str) -> None:
+        """A turn asked of ``owner`` goes to its smaller pool. Only now: what is decided at Accept may be taken back."""
+        owner.sticky.give(conversation, self._clock.monotonic())
+        owner.downgrade_count += 1
+        self._telemetry.count(metrics.DOWNGRADES, 1, owner.name)
 
     async def _tick_for_ever(self) -> None:
         while True:
@@ -284,7 +298,7 @@ class Gateway:
                     pool.tick()
                 except Exception:  # one pool's fault must not silence the others
                     log.exception("tick_failed", pool=pool.name)
-            self._reserved = {name: pool for name, pool in self._reserved.items() if pool.holds(name)}
+            self._reserved = {name: place for name, place in self._reserved.items() if place.pool.holds(name)}
 
     def _pool(self, name: str) -> Pool:
         pool = self._pools.get(name)

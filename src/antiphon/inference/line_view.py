@@ -58,22 +58,25 @@ class Surroundings:
     typical: Demand
 
 
-def line_view(order: Sequence[tuple[float, Waiter[K]]], demands: Mapping[K, Demand], around: Surroundings, now: float) -> LineView[K]:
-    """Play ``order``, with its tags, forward. At the end of each band's part stands a probe with the usual demand."""
+def line_view(
+    order: Sequence[tuple[float, Waiter[K]]], ends: Mapping[Band, int], demands: Mapping[K, Demand], around: Surroundings, now: float
+) -> LineView[K]:
+    """Play ``order``, with its tags, forward. At the end of each band's part, after ``ends`` others, stands a probe with the
+    usual demand.
+    """
     line: list[Expected] = []
-    ends: dict[Band, int] = {}
-    after = {band: max((index for index, (_, waiter) in enumerate(order, 1) if waiter.band >= band), default=0) for band in Band}
+    probes: dict[Band, int] = {}
     for index in range(len(order) + 1):
         for band in sorted(Band, reverse=True):
-            if after[band] == index:
-                ends[band] = len(line)
+            if ends[band] == index:
+                probes[band] = len(line)
                 line.append(Expected(around.typical, band, probe=True))
         if index < len(order):
             waiter = order[index][1]
             line.append(Expected(demands[waiter.key], waiter.band))
     starts = forecast(around.serving, line, around.arrivals)
     waits = [start for start, one in zip(starts, line, strict=True) if not one.probe]
-    bands = {band: _band_view(band, order, waits, Place(after[band] + 1, starts[ends[band]])) for band in Band}
+    bands = {band: _band_view(band, order, waits, Place(ends[band] + 1, starts[probes[band]])) for band in Band}
     return LineView(now, [waiter for _, waiter in order], waits, [tag for tag, _ in order], bands)
 
 

@@ -24,8 +24,8 @@ from antiphon.inference.wait_queue import Waiter, WaitQueue
 K = TypeVar("K", bound=Hashable)
 
 _VIEW_S = 0.5
-_CHANGED_VIEW_S = 0.1
-"""How old a view of the line may be that something has happened since."""
+_CHANGED_VIEW_S = 0.001
+"""How old a view of the line may be that something has happened since, for each that waits."""
 _RATE_SPAN_S = 10.0
 _REFUSED_LATELY_S = 5.0
 _TOKENS_A_PLACE = 2048
@@ -314,13 +314,15 @@ class PoolPolicy(Generic[K]):
     def view(self, now: float) -> LineView[K]:
         """The line, played forward; made anew when something has changed, or a moment has passed."""
         view = self._view
-        if view is None or now - view.at > (_CHANGED_VIEW_S if self._changed else _VIEW_S) or self._entered > 2 + len(view.order) // 8:
+        waiting = 0 if view is None else len(view.order)
+        oldest_s = min(_CHANGED_VIEW_S * waiting, _VIEW_S) if self._changed else _VIEW_S
+        if view is None or now - view.at > oldest_s or self._entered > waiting // 16:
             self._changed, self._entered = False, 0
-            order = self._queue.order(now)
+            order, ends = self._queue.order_and_ends(now, self._demands.usual.tokens)
             running = [(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()]
             around = Surroundings(serving_of(self._ledgers, running), self._demands.arrivals(now), self._demands.usual)
             demands = {key: wait.demand for key, wait in self._waits.items()}
-            view = self._view = line_view(order, demands, around, now)
+            view = self._view = line_view(order, ends, demands, around, now)
         return view
 
     def check(self) -> None:

@@ -14,15 +14,15 @@ on arrival, since many answers run at once; what it has really cost moves the te
 from __future__ import annotations
 
 import heapq
-from bisect import insort
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+import math
+from bisect import bisect_right, insort
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.ask import Ask
-from antiphon.inference.band_shares import BandShares
+from antiphon.inference.band_shares import BandShares, order_of_bands
 from antiphon.inference.reserve import Reserves
 
 MOST_PASSES = 2
@@ -252,19 +252,18 @@ class WaitQueue(Generic[K]):
 
     def order(self, now: float) -> list[tuple[float, Waiter[K]]]:
         """All that wait, in the order in which they would start if nobody came any more, with their tags."""
+        return self.order_and_ends(now, 0)[0]
+
+    def order_and_ends(self, now: float, newcomer_tokens: int) -> tuple[list[tuple[float, Waiter[K]]], dict[Band, int]]:
+        """``order``, and how many go before one of ``newcomer_tokens`` who comes last in each band."""
         self.age(now)
-        lines = {band: deque(line.order()) for band, line in self._lines.items() if line.waiting}
-        shares = self._shares.copy()
-        found: list[tuple[float, Waiter[K]]] = []
-        while len(lines) > 1:
-            first = next((band for band, line in lines.items() if shares.owes(band, line[0][2].tokens)), next(iter(lines)))
-            tag, _, waiter = lines[first].popleft()
-            shares.served(first, waiter.tokens, frozenset(lines))
-            if not lines[first]:
-                del lines[first]
-            found.append((tag, waiter))
-        found += [(tag, waiter) for line in lines.values() for tag, _, waiter in line]
-        return self._reserved_first(found, now)
+        lines = {band: [(waiter.tokens, (tag, waiter)) for tag, _, waiter in line.order()] for band, line in self._lines.items()}
+        found, before = order_of_bands(lines, self._shares, newcomer_tokens)
+        ahead = self._reserved(found, now)
+        if not ahead:
+            return found, before
+        before = {band: count + sum(number >= count for number in ahead) for band, count in before.items()}
+        return [found[number] for number in ahead] + [one for number, one in enumerate(found) if number not in ahead], before
 
     def age(self, now: float) -> None:
         """Lift those that have waited long enough."""
@@ -278,8 +277,17 @@ class WaitQueue(Generic[K]):
                 heapq.heappush(self._ageing, (now + _AGEING_LIMITS * waiter.ask.wait_limit_s, waiter.number, waiter))
 
     def tag(self, ask: Ask) -> float:
-        """The place that a newcomer of ``ask`` would be given in its band."""
-        return self._lines[ask.band].clock.tag(ask.tenant if self._fair else "")
+        """The place that a newcomer of ``ask`` would be given in its band: the last of its tenant's, or, where its user's turn
+        comes before others', just before that of whom it moves back.
+        """
+        line = self._lines[ask.band]
+        name, user = (ask.tenant, ask.user) if self._fair else ("", "")
+        tenant = line.tenants.get(name)
+        if tenant is not None:
+            index = bisect_right(tenant.line, tenant.users.tag(user), key=lambda other: other.user_tag)
+            if index < len(tenant.line):
+                return math.nextafter(tenant.turns[index], -math.inf)
+        return line.clock.tag(name)
 
     def virtual_time(self, band: Band) -> float:
         """How far the band's turns have come: a place is served about when this reaches its tag."""
@@ -339,17 +347,17 @@ class WaitQueue(Generic[K]):
             self._take(waiter, turn)
         return waiter
 
-    def _reserved_first(self, found: list[tuple[float, Waiter[K]]], now: float) -> list[tuple[float, Waiter[K]]]:
+    def _reserved(self, found: Sequence[tuple[float, Waiter[K]]], now: float) -> dict[int, None]:
+        """Which of ``found`` go before all others, for what their tenants have left of their reserves."""
         left = self._reserves.levels(now)
-        if not left:
-            return found
-        first: list[tuple[float, Waiter[K]]] = []
-        rest: list[tuple[float, Waiter[K]]] = []
-        for one in found:
-            reserved = left.get(one[1].ask.tenant, 0.0)
-            (first if reserved > 0 else rest).append(one)
-            left[one[1].ask.tenant] = reserved - one[1].tokens
-        return first + rest
+        ahead: dict[int, None] = {}
+        for number, (_, waiter) in enumerate(found) if left else ():
+            tenant = waiter.ask.tenant
+            if left.get(tenant, 0.0) > 0:
+                ahead[number] = None
+            if tenant in left:
+                left[tenant] -= waiter.tokens
+        return ahead
 
     def _heads(self, now: float) -> Iterator[tuple[Waiter[K], Band]]:
         """Every tenant's first request that is ready, who goes first first, with whose room it may use."""
