@@ -11,7 +11,7 @@ from antiphon.core.clock import ManualClock
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation, MessageError
-from antiphon.core.tenancy import Tenant, User, UserRole
+from antiphon.core.tenancy import Band, Tenant, User, UserRole
 from antiphon.stores.abuse.base import AbuseCases
 from antiphon.stores.abuse.memory import MemoryAbuseCases
 from antiphon.stores.abuse.sql import SqlAbuseCases
@@ -180,6 +180,7 @@ class Scene:
             idempotency=idempotency,
             now=self.clock.now(),
             pool="small",
+            band=Band.LOW,
         )
 
     async def send(

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.core.errors import Conflict, NotFound
 from antiphon.core.ids import IdKind, KeyId, TenantId, UserId
-from antiphon.core.tenancy import ApiKey, Identity, Scope, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Band, Identity, Scope, Tenant, User, UserRole
 from antiphon.stores.accounts.base import Password, Session, UserChange
 from tests.contracts.scene import Scene
 
@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 def new_key(scene: Scene, user: User, name: str = "laptop") -> ApiKey:
     scopes = frozenset({Scope.CHAT, Scope.USAGE})
-    return ApiKey(KeyId(scene.ids.new(IdKind.KEY)), user.tenant_id, user.id, name, scopes, "wxyz", scene.clock.now())
+    return ApiKey(KeyId(scene.ids.new(IdKind.KEY)), user.tenant_id, user.id, name, scopes, "wxyz", scene.clock.now(), band=Band.LOW)
 
 
 async def test_the_first_owner_is_made_once_and_stays(scene: Scene) -> None:

@@ -13,6 +13,7 @@ from antiphon.core.errors import Conflict, IdempotencyMismatch, InvalidRequest, 
 from antiphon.core.generation import GenerationStatus, Usage
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Message, MessageError, MessageStatus, Role
+from antiphon.core.tenancy import Band
 from antiphon.stores.conversations.base import ConversationPatch, Owner
 from antiphon.stores.generations.base import Accepted, ContinueMessage, RegenerateUnder
 from tests.contracts.scene import Scene
@@ -40,7 +41,7 @@ async def test_a_turn_is_two_messages_and_a_generation(scene: Scene) -> None:
     generation = await scene.generations.get(owner, accepted.generation_id)
     assert (generation.status, generation.epoch, generation.params) == (GenerationStatus.QUEUED, 0, turn.params)
     assert (generation.message_id, generation.user_message_id) == (answer.id, question.id)
-    assert (generation.pool, generation.plan, generation.prior_text) == ("small", "free", "")
+    assert (generation.pool, generation.plan, generation.band, generation.prior_text) == ("small", "free", Band.LOW, "")
     after = await scene.conversations.get(owner, head.id)
     assert (after.current_leaf_id, after.version, after.title) == (answer.id, 2, "What is a tree?")
     assert await scene.generations.count_open() == 1

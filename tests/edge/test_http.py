@@ -82,6 +82,7 @@ NASTY: dict[str, tuple[str, str, str | bytes, int, str]] = {
     "seen_id empty": ("POST", "/v1/generations/{generation}/cancel", '{"seen_id": ""}', 400, "bad_cursor"),
     "foreign feedback": ("PUT", "/v1/messages/{foreign_message}/feedback", '{"rating": 1}', 404, "not_found"),
     "key without a name": ("POST", "/v1/keys", "{}", 422, "invalid_request"),
+    "key with a priority of nobody": ("POST", "/v1/keys", '{"name": "x", "priority": "first"}', 422, "invalid_request"),
     "key with a scope of nobody": ("POST", "/v1/keys", '{"name": "x", "scopes": ["root"]}', 422, "invalid_request"),
     "no such route": ("POST", "/v1/nothing", "{}", 404, "not_found"),
     "no such method": ("DELETE", "/v1/models", "", 405, "method_not_allowed"),
@@ -200,9 +201,10 @@ async def test_a_member_is_no_admin_whatever_the_key_says(bob: Person, ada: Pers
 
 
 async def test_keys(site: Site, ada: Person) -> None:
-    made = await ada.http.post("/v1/keys", json={"name": "laptop", "scopes": ["chat", "usage"]})
+    made = await ada.http.post("/v1/keys", json={"name": "laptop", "scopes": ["chat", "usage"], "priority": "batch"})
     assert made.status_code == 201
     key = made.json()
+    assert key["priority"] == "batch"
     client = site.client(Authorization=f"Bearer {key['key']}")
     me = (await client.get("/v1/me")).json()
     assert me == {
@@ -216,7 +218,7 @@ async def test_keys(site: Site, ada: Person) -> None:
     assert (await client.post("/v1/keys", json={"name": "more"})).status_code == 403
     listed = (await ada.http.get("/v1/keys")).json()["data"]
     assert key["key"] not in json.dumps(listed)
-    assert {"laptop"} <= {entry["name"] for entry in listed}
+    assert {("laptop", "batch")} <= {(entry["name"], entry["priority"]) for entry in listed}
     assert (await ada.http.delete(f"/v1/keys/{key['id']}")).status_code == 204
     assert (await client.get("/v1/me")).status_code == 401
 

@@ -17,7 +17,7 @@ from antiphon.core.clock import Clock
 from antiphon.core.errors import FieldFault, InvalidRequest, NotFound
 from antiphon.core.ids import IdKind, IdSource, KeyId, TenantId, UserId
 from antiphon.core.plans import OWNER_PLAN
-from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Band, Scope, Tenant, User, UserRole
 from antiphon.edge.auth import new_api_key, new_token
 from antiphon.edge.passwords import check_new_password, encode_password, new_hasher
 from antiphon.stores.accounts.base import Accounts, UserChange
@@ -86,11 +86,11 @@ class Admin:
     async def owner_has_password(self) -> bool:
         return await self.accounts.password((await self.owner()).id) is not None
 
-    async def create_key(self, name: str, *, user: str | None, scopes: frozenset[Scope]) -> str:
+    async def create_key(self, name: str, *, user: str | None, scopes: frozenset[Scope], band: Band | None = None) -> str:
         """The key's text; it is not kept and cannot be shown again."""
         holder = await self._user(user)
         key_id, text, digest, last4 = new_api_key(self.ids)
-        key = ApiKey(key_id, holder.tenant_id, holder.id, name, scopes, last4, self.clock.now())
+        key = ApiKey(key_id, holder.tenant_id, holder.id, name, scopes, last4, self.clock.now(), band=band)
         await self.accounts.create_key(key, digest)
         return text
 

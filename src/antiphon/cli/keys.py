@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.cli.arguments import add_config_flags, add_json_flag, administer, config_of, print_rows
 from antiphon.core.clock import rfc3339
-from antiphon.core.tenancy import Scope
+from antiphon.core.tenancy import Band, Scope
 
 if TYPE_CHECKING:
     from antiphon.cli.arguments import Commands, Row
@@ -24,6 +24,9 @@ def add(commands: Commands) -> None:
     create.add_argument("--name", required=True, help="what the key is for")
     create.add_argument("--user", help="whose key, by name or id (the owner's)")
     create.add_argument("--scopes", type=_scopes, default=_DEFAULT_SCOPES, help="comma-separated: chat, usage, admin, metrics")
+    create.add_argument(
+        "--priority", choices=[band.name.lower() for band in Band], help="where its requests wait, at most as its user's plan says"
+    )
     create.set_defaults(run=_create)
     listing = actions.add_parser("list", help="keys, revoked ones too", allow_abbrev=False)
     listing.add_argument("--user", help="only of this user")
@@ -39,7 +42,8 @@ def add(commands: Commands) -> None:
 def _create(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     unused = not config.store.sqlite_path.exists()
-    key = administer(config, lambda admin: admin.create_key(arguments.name, user=arguments.user, scopes=arguments.scopes))
+    band = None if arguments.priority is None else Band[arguments.priority.upper()]
+    key = administer(config, lambda admin: admin.create_key(arguments.name, user=arguments.user, scopes=arguments.scopes, band=band))
     if unused and arguments.data is None and not os.environ.get("ANTIPHON_DATA"):
         folder = config.store.sqlite_path.parent
         print(f"antiphon: {folder} is new; the key is for a server with this data folder (--data names another)", file=sys.stderr)
@@ -64,6 +68,7 @@ def _row(key: ApiKey) -> Row:
         "name": key.name,
         "user_id": key.user_id,
         "scopes": sorted(key.scopes),
+        "priority": None if key.band is None else key.band.name.lower(),
         "last4": key.last4,
         "created_at": rfc3339(key.created_at),
         "revoked_at": None if key.revoked_at is None else rfc3339(key.revoked_at),

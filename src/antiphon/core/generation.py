@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, TenantId, UserId
 from antiphon.core.messages import MessageError
+from antiphon.core.tenancy import Band
 
 
 class GenerationStatus(StrEnum):
@@ -103,6 +104,8 @@ class Generation:
     created_at: datetime
     key_id: KeyId | None = None
     plan: str = ""
+    band: Band | None = None
+    """The band of its key, where that has one of its own."""
     pool: str = ""
     """The pool that serves it; two pools may serve the same ``model``."""
     route_rule: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from antiphon.core.tenancy import Band
@@ -51,6 +51,10 @@ class Plan:
     def allows(self, pool: str, model: str) -> bool:
         """Whether its users may use the pool ``pool``, which serves ``model``."""
         return not self.models or pool in self.models or model in self.models
+
+    def within(self, band: Band | None) -> Plan:
+        """The plan as a key with a ``band`` of its own has it: never above the plan's."""
+        return self if band is None or band >= self.band else replace(self, band=band)
 
 
 OWNER_PLAN = Plan("owner", tokens_per_minute=10_000_000, requests_per_minute=6_000, concurrency=64)

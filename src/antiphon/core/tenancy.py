@@ -74,6 +74,8 @@ class ApiKey:
     last4: str
     created_at: datetime
     revoked_at: datetime | None = None
+    band: Band | None = None
+    """Where its requests wait, at most where its owner's plan lets them; ``None``: there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,5 @@ class Principal:
     plan: str
     scopes: frozenset[Scope]
     key_id: KeyId | None = None
+    band: Band | None = None
+    """Its key's own."""

@@ -9,14 +9,14 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 from antiphon.core.clock import Clock
 from antiphon.core.errors import Forbidden, MediaType, Unauthenticated
 from antiphon.core.ids import IdKind, IdSource, KeyId
-from antiphon.core.tenancy import Principal, Scope, User, UserRole
+from antiphon.core.tenancy import ApiKey, Principal, Scope, User, UserRole
 from antiphon.stores.accounts.base import Accounts
 
 SESSION_LIFETIME = timedelta(days=30)
@@ -180,7 +180,7 @@ class Authenticator:
         if owner is None or owner.key.id != key_id:
             raise Unauthenticated
         scopes = owner.key.scopes & scopes_of_role(owner.user.role)
-        return self._remember(digest, _principal(owner.user, scopes, owner.key.id))
+        return self._remember(digest, _principal(owner.user, scopes, owner.key))
 
     async def _by_sessions(self, digests: Sequence[bytes]) -> Principal:
         """Of the first session that is one."""
@@ -237,10 +237,9 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _principal(user: User, scopes: frozenset[Scope], key_id: KeyId | None) -> Principal:
-    return Principal(
-        tenant_id=user.tenant_id, user_id=user.id, name=user.name, role=user.role, plan=user.plan, scopes=scopes, key_id=key_id
-    )
+def _principal(user: User, scopes: frozenset[Scope], key: ApiKey | None) -> Principal:
+    principal = Principal(tenant_id=user.tenant_id, user_id=user.id, name=user.name, role=user.role, plan=user.plan, scopes=scopes)
+    return principal if key is None else replace(principal, key_id=key.id, band=key.band)
 
 
 def _sha256(text: str) -> bytes:

@@ -10,12 +10,15 @@ from antiphon.core.tenancy import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class KeyAnswer:
+    """``priority`` is ``null`` where the key waits as its owner's plan says."""
+
     id: str
     name: str
     scopes: list[str]
     last4: str
     created_at: str
     revoked_at: str | None
+    priority: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class NewKeyAnswer:
     last4: str
     created_at: str
     revoked_at: str | None
+    priority: str | None
     key: str
 
 
@@ -44,9 +48,10 @@ def key_answer(key: ApiKey) -> KeyAnswer:
         last4=key.last4,
         created_at=rfc3339(key.created_at),
         revoked_at=None if key.revoked_at is None else rfc3339(key.revoked_at),
+        priority=None if key.band is None else key.band.name.lower(),
     )
 
 
 def new_key_answer(key: ApiKey, text: str) -> NewKeyAnswer:
     shown = key_answer(key)
-    return NewKeyAnswer(shown.id, shown.name, shown.scopes, shown.last4, shown.created_at, shown.revoked_at, text)
+    return NewKeyAnswer(shown.id, shown.name, shown.scopes, shown.last4, shown.created_at, shown.revoked_at, shown.priority, text)

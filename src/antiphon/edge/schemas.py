@@ -69,6 +69,7 @@ class UserPatch(Strict):
 class NewKey(Strict):
     name: Name
     scopes: Annotated[list[Literal["chat", "usage", "admin", "metrics"]], Field(max_length=len(Scope))] | None = None
+    priority: Literal["batch", "low", "standard", "high"] | None = None
 
 
 class NewConversation(Strict):

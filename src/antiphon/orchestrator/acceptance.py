@@ -118,7 +118,7 @@ class TurnDesk:
         ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``RateLimited``, ``QuotaExhausted``, ``ConcurrencyLimited``,
         ``NoCapacity``, ``Draining``, ``StoreUnavailable``, ``DiskFull``; then nothing was written, and nothing is held.
         """
-        plan = self._ports.plan(principal.plan)
+        plan = self._ports.plan(principal.plan).within(principal.band)
         _check_content(request)
         _check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/conversations/{request.conversation_id}/messages", request)
@@ -133,7 +133,7 @@ class TurnDesk:
 
     async def continue_message(self, principal: Principal, request: ContinueRequest) -> Accepted:
         """Accept a *Continue*. Raises what ``send`` raises."""
-        plan = self._ports.plan(principal.plan)
+        plan = self._ports.plan(principal.plan).within(principal.band)
         _check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/messages/{request.message_id}/continue", request)
         return await self._once(key, lambda: self._continue(principal, request, plan, key))
@@ -247,7 +247,7 @@ class TurnDesk:
         params: TurnParams,
         key: IdempotencyKey | None,
     ) -> Accepted:
-        plan = self._ports.plan(principal.plan)
+        plan = self._ports.plan(principal.plan).within(principal.band)
         generation_id = GenerationId(self._ports.ids.new(IdKind.GENERATION))
         try:
             asked, route = await self._admitted(principal, asked, pool, params, generation_id)
@@ -268,6 +268,7 @@ class TurnDesk:
             params=params,
             plan=plan.name,
             key_id=principal.key_id,
+            band=principal.band,
             idempotency=key,
             now=self._ports.clock.now(),
             pool=route.pool,
@@ -288,7 +289,7 @@ class TurnDesk:
         """Count the prompt and ask the gateway, which keeps a place; what was asked comes back with its count, and with what
         will be read for it, and who answers.
         """
-        plan, gateway = self._ports.plan(principal.plan), self._ports.gateway
+        plan, gateway = self._ports.plan(principal.plan).within(principal.band), self._ports.gateway
         asked, prompt_tokens = await self._counted(asked, pool)
         wanted = self._ports.answer_tokens(pool.name, plan) if params.max_tokens is None else params.max_tokens
         expected = output_tokens(wanted, context_tokens=pool.context_tokens, prompt_tokens=prompt_tokens)

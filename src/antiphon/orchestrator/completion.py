@@ -62,7 +62,7 @@ class Completions:
         """
         if self._runner.draining:
             raise Draining
-        ports, plan = self._ports, self._ports.plan(principal.plan)
+        ports, plan = self._ports, self._ports.plan(principal.plan).within(principal.band)
         asked = request.params.max_tokens
         if not request.messages:
             raise InvalidRequest([FieldFault("messages", "At least one message is needed.")])

@@ -85,7 +85,7 @@ class Turn:
         self._ports = ports
         self._generation = generation
         self._owner = Owner(generation.tenant_id, generation.user_id)
-        self._plan = ports.plans.get(generation.plan) or Plan(generation.plan)
+        self._plan = (ports.plans.get(generation.plan) or Plan(generation.plan)).within(generation.band)
         self._control = control
         self._grid = grid
         self._prompt = TurnPrompt(ports, generation, self._plan, planner, control.continues)

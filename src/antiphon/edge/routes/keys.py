@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from antiphon.core.errors import Forbidden, NotFound
-from antiphon.core.tenancy import ApiKey, Principal, Scope
+from antiphon.core.tenancy import ApiKey, Band, Principal, Scope
 from antiphon.edge.access import SIGNED_IN, Caller, GuardedRoute, Services, app_state, guarded
 from antiphon.edge.auth import new_api_key
 from antiphon.edge.key_answers import KeysAnswer, NewKeyAnswer, key_answer, new_key_answer
@@ -33,6 +33,7 @@ async def create_key(body: NewKey, caller: Caller, services: Services) -> NewKey
         scopes=scopes,
         last4=last4,
         created_at=services.clock.now(),
+        band=None if body.priority is None else Band[body.priority.upper()],
     )
     await services.accounts.create_key(key, sha256)
     return new_key_answer(key, text)

@@ -43,7 +43,7 @@ class ModelsAnswer:
 async def list_models(caller: Caller, services: Services) -> ModelsAnswer:
     """Every pool, with how busy it is and whether the caller's plan has it."""
     plan = services.plans.get(caller.plan)
-    band = Band.STANDARD if plan is None else plan.band
+    band = Band.STANDARD if plan is None else plan.within(caller.band).band
     return ModelsAnswer("list", [_model_answer(status, plan) for status in services.gateway.statuses(band)])
 
 

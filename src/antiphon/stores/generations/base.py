@@ -15,6 +15,7 @@ from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, Te
 from antiphon.core.limits import Standing
 from antiphon.core.messages import MessageError, PromptRecord
 from antiphon.core.prompts import Preamble, Summary
+from antiphon.core.tenancy import Band
 from antiphon.stores.conversations.base import Owner
 
 
@@ -82,6 +83,8 @@ class TurnToAccept:
     preamble: Preamble | None = None
     summary: Summary | None = None
     """Texts that ``prompt`` names and that may not be stored yet."""
+    band: Band | None = None
+    """Stored with the generation: its key's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ def queued_generation(turn: TurnToAccept, message: Message) -> Generation:
         created_at=turn.now,
         key_id=turn.key_id,
         plan=turn.plan,
+        band=turn.band,
         pool=turn.pool,
         route_rule=turn.route_rule,
         route_reason=turn.route_reason,

@@ -70,6 +70,7 @@ api_keys = sa.Table(
     sa.Column("secret_sha256", sa.LargeBinary, nullable=False),
     sa.Column("created_at", _Moment, nullable=False),
     sa.Column("revoked_at", _Moment),
+    sa.Column("band", sa.Integer),
     sa.PrimaryKeyConstraint("tenant_id", "id"),
     sa.UniqueConstraint("id", name="api_keys_id"),
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.generation import Generation, GenerationStatus, TurnParams, Usage
 from antiphon.core.messages import Conversation, Message, MessageError, MessageStatus, PromptRecord, Role, TitleSource, TreeNode
-from antiphon.core.tenancy import ApiKey, Scope, Tenant, User, UserRole
+from antiphon.core.tenancy import ApiKey, Band, Scope, Tenant, User, UserRole
 from antiphon.stores.sql.base import Value
 
 Row = sa.Row[*tuple[Any, ...]]
@@ -127,6 +127,7 @@ def generation_values(generation: Generation) -> Values:
         "epoch": generation.epoch,
         "lease_until": _moment_ms(generation.lease_until),
         "plan": generation.plan,
+        "band": generation.band,
         "pool": generation.pool,
         "model": generation.model,
         "requested_model": generation.requested_model,
@@ -162,6 +163,7 @@ def generation_of(row: Row) -> Generation:
         created_at=from_ms(row.created_at),
         key_id=row.key_id,
         plan=row.plan,
+        band=None if row.band is None else Band(row.band),
         pool=row.pool,
         route_rule=row.route_rule,
         route_reason=row.route_reason,
@@ -213,6 +215,7 @@ def key_of(row: Row) -> ApiKey:
         last4=row.last4,
         created_at=from_ms(row.created_at),
         revoked_at=_moment_of(row.revoked_at),
+        band=None if row.band is None else Band(row.band),
     )
 
 
@@ -227,6 +230,7 @@ def key_values(key: ApiKey, secret_sha256: bytes) -> Values:
         "secret_sha256": secret_sha256,
         "created_at": to_ms(key.created_at),
         "revoked_at": _moment_ms(key.revoked_at),
+        "band": key.band,
     }
 
 

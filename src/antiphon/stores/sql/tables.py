@@ -162,6 +162,7 @@ generations = _table(
     sa.Column("checkpoint_text", sa.Text, nullable=False),
     sa.Column("route_rule", sa.Text, nullable=False, server_default=""),
     sa.Column("route_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("band", sa.Integer),
     sa.PrimaryKeyConstraint("tenant_id", "id"),
     sa.UniqueConstraint("id", name="generations_id"),
     sa.ForeignKeyConstraint(
