@@ -47,7 +47,7 @@ def settings_of(spec: ReplicaSpec) -> SchedulerSettings:
     targets, line = StepTargets(inter_token_s=spec.inter_token_ms / 1000), LineRules(order=spec.order)
     if spec.engine != "reference":
         return SchedulerSettings(targets=targets, line=line)
-    targets = replace(targets, prefill_tokens_beside_decode=_WIDE_PREFILL_TOKENS)
+    targets = replace(targets, prefill_tokens_beside_decode=_WIDE_PREFILL_TOKENS, burst_prompts=_WIDE_ROWS)
     return SchedulerSettings(max_rows=_WIDE_ROWS, targets=targets, line=line)
 
 
@@ -70,7 +70,7 @@ class Replica:
         self._last_handle = 0
         self._emit_s = 0.0
         self._empty_plans = 0
-        self._return_wait = ReturnWait()
+        self._return_wait, self._company = ReturnWait(), ReturnWait()
         self._ended = 0
 
     def run(self) -> None:
@@ -94,9 +94,11 @@ class Replica:
 
     def _take_commands(self) -> bool:
         """Act on all commands that arrived; wait for one when there is nothing to compute. ``False`` after ``Stop``."""
-        expected = self._return_wait.expected(self._ended)
-        commands = self._channel.receive(wait=self._scheduler.idle, expected=expected)
-        self._return_wait.observe(len(commands), expected)
+        idle = self._scheduler.idle
+        wait, likely = (self._company, self._most_waiting) if idle and not self._ended else (self._return_wait, self._ended)
+        expected = wait.expected(likely)
+        commands = self._channel.receive(wait=idle, expected=expected)
+        wait.observe(len(commands), expected)
         self._ended = 0
         for command in commands:
             match command:

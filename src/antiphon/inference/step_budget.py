@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from antiphon.inference.step_time import StepLoad, StepTimeModel
 
 _SMALLEST_CHUNK = 8
+_BURST_PART = 8
 _SLACK, _ROUND = 1.25, 2.0
 """A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step. Where
 nobody decodes that is to the nearest whole prompt.
@@ -20,14 +20,19 @@ class StepTargets:
     """How long a step may take, in seconds, and how many tokens it may hold at most.
 
     Beside decode rows a step takes at most ``inter_token_s``, or ``stretch`` times what it would take without prefill
-    where that is more. A prompt that does not fit into one step takes ``long_share`` of that, since it disturbs many
-    steps. Where many short prompts wait at once, together they may take ``burst`` times the share of one.
+    where that is more; a prompt that would take no longer by itself is *short*. One that does not fit into one step takes
+    ``long_share`` of what that leaves, since it disturbs many steps. Where several short prompts wait at once, together they
+    may take ``burst_inter_tokens`` times the former or ``burst_rows`` times the latter, but no longer than ``burst_s``; and no
+    more than ``burst_prompts`` of them begin in one step, or an eighth where that is more.
     """
 
     inter_token_s: float = 0.05
     stretch: float = 2.2
     long_share: float = 0.85
-    burst: float = 2.4
+    burst_inter_tokens: float = 1.3
+    burst_rows: float = 4.0
+    burst_s: float = 0.25
+    burst_prompts: int = 3
     alone_s: float = 0.2
     prefill_tokens_beside_decode: int = 512
     prefill_tokens_alone: int = 1024
@@ -37,33 +42,33 @@ class StepBudget:
     """What is left of one step's time for prompts, after its decode rows.
 
     A *short* prompt fits into one step. Short ones go whole or wait, in order: of several that begin together the first
-    is answered when it is computed, not when all are, and from then on they take turns. Where nobody decodes yet, the
-    ``w`` seconds that wait are served in steps of ``sqrt(w · b)``, ``b`` being what a step costs however little it
-    holds: with k steps the mean wait is ``(k·b + w) · (1 + 1/k) / 2``, which is least there. Where others decode, every
-    step with prompts is a long one for all of them, so it takes as many as its target allows.
+    is answered when it is computed, not when all are, and from then on they take turns. More in one step answer the first
+    of them later; fewer make more long steps for all that decode, and those who began together come back together: so a
+    step takes a few, whether somebody decodes yet or not.
     """
 
     def __init__(self, model: StepTimeModel, targets: StepTargets, load: StepLoad, waiting: Sequence[tuple[int, int]]) -> None:
         """``load`` is the decode rows, ``waiting`` the (cached, uncached) tokens of everything else that could go along."""
         self._model = model
         rows_s = model.seconds(load)
-        share = max(targets.inter_token_s, targets.stretch * rows_s) - rows_s
-        self._short_s = share
+        self._short_s = max(targets.inter_token_s, targets.stretch * rows_s)
+        share = self._short_s - rows_s
         self._tokens = self._most_tokens = targets.prefill_tokens_beside_decode if load.rows else targets.prefill_tokens_alone
-        short = [model.chunk_seconds(past, tokens) for past, tokens in waiting if self._is_short(past, tokens)]
+        shorts = [one for one in waiting if self._is_short(*one)]
+        self._left_prompts = max(targets.burst_prompts, len(shorts) // _BURST_PART)
+        together_s = max(targets.burst_inter_tokens * targets.inter_token_s, targets.burst_rows * rows_s)
+        self._burst_s = max(min(together_s, targets.burst_s), self._short_s)
         if load.rows:
             self._left_s = share * targets.long_share
-            self._burst_s = share * max(min(len(short), targets.burst), 1)
         else:
-            self._left_s = max(targets.alone_s - rows_s, share) if not short else share
-            self._burst_s = math.sqrt(sum(short) * rows_s) if short else self._left_s
+            self._left_s = share if shorts else max(targets.alone_s - rows_s, share)
         self._slack = _SLACK if load.rows else _ROUND
         self._first = load.rows == 0
 
     @property
     def spent(self) -> bool:
         """Whether nobody can get anything any more."""
-        return self._tokens <= 0 or (self._burst_s <= 0 and not self._first)
+        return self._tokens <= 0 or ((self._burst_s <= 0 or self._left_prompts <= 0) and not self._first)
 
     def chunk(self, past: int, remaining: int, multiple: int) -> int:
         """Tokens for one with ``remaining`` to compute after ``past``: all of them, or else a ``multiple``; 0 when it has to wait.
@@ -88,6 +93,7 @@ class StepBudget:
         self._left_s -= seconds
         self._burst_s -= seconds
         self._tokens -= tokens
+        self._left_prompts -= 1
         self._first = False
 
     def _is_short(self, past: int, tokens: int) -> bool:
