@@ -22,12 +22,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
+from antiphon.app.config import Flags, load_config
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
 from antiphon.core.messages import Conversation
-from antiphon.engines.model_source import ModelStore
+from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.static_embedding import static_embedder
 from antiphon.engines.tokenizer import load_tokenizer
 from antiphon.inference.fleet import PoolStatus

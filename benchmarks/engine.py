@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
+from antiphon.app.config import Flags, load_config
 from antiphon.app.logging import configure_logging
-from antiphon.engines.model_source import ModelStore
+from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
 from benchmarks import plots, scenarios
 from benchmarks.chats import Chat, ChatMaker, Played, poisson

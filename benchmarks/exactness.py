@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from antiphon.app.config import DEFAULT_MODEL
 from antiphon.engines.base import EngineRequest
+from antiphon.engines.model_source import DEFAULT_MODEL
 from benchmarks.chats import QUESTIONS, Chat, ChatMaker
 from benchmarks.replica_client import Generated, ReplicaClient, bench_spec, engine_request, generate
 from benchmarks.replica_client import replica as start_replica

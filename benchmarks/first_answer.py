@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
+from antiphon.app.config import Flags, load_config
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage
-from antiphon.engines.model_source import ModelStore
+from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from benchmarks.report import Report, median, options, percentile, progress

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from antiphon.app.config import DEFAULT_MODEL
+from antiphon.engines.model_source import DEFAULT_MODEL
 from benchmarks.chats import QUESTIONS, SYSTEM_PROMPT
 from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Served, served

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app.config import DEFAULT_MODEL, Flags, load_config
+from antiphon.app.config import Flags, load_config
 from antiphon.engines.base import ReplicaSpec
-from antiphon.engines.model_source import ModelStore
+from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
 from benchmarks import scenarios
 from benchmarks.chats import ChatMaker
