@@ -1,9 +1,9 @@
 """The executor alone, in a process of its own: the least anything above it can cost.
 
-Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "max_tokens": m, "seed": s, "greedy": g}``, and answers
-``{"output_tokens", "seconds"}``. At most ``rows`` prompts run at once; a finished one is replaced in the next step, and its
-successor's whole prompt is computed beside the others' decode rows. Same sampling and same ends as the server's; greedy ones
-end after ``max_tokens`` alone.
+Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "begin": b, "max_tokens": m, "seed": s, "greedy": g}``, and
+answers ``{"output_tokens", "seconds"}``. At most ``rows`` prompts run at once; a finished one is replaced in the next step, and its
+successor's whole prompt is computed beside the others' decode rows, at most ``begin`` of them in one step. Same sampling and same
+ends as the server's; greedy ones end after ``max_tokens`` alone.
 """
 
 from __future__ import annotations
@@ -37,15 +37,18 @@ class _Row:
         return SequenceStep(self.number, new, past, self.blocks[: -(-total // BLOCK_TOKENS)], sample)
 
 
-def run(executor: Executor, prompts: list[list[int]], rows: int, sampling: Sampling, *, ignore_end_of_turn: bool) -> tuple[int, float]:
-    """Output tokens and seconds for all ``prompts``."""
+def run(
+    executor: Executor, prompts: list[list[int]], rows: int, sampling: Sampling, *, ignore_end_of_turn: bool, begin: int = 0
+) -> tuple[int, float]:
+    """Output tokens and seconds for all ``prompts``; with 0, any number may ``begin`` in one step."""
     waiting = deque(enumerate(prompts))
     free = deque(range(executor.shape.blocks))
     running: dict[int, _Row] = {}
     output_tokens = 0
     start = time.perf_counter()
     while waiting or running:
-        while waiting and len(running) < rows:
+        begun = len(running)
+        while waiting and len(running) < rows and (not begin or len(running) < begun + begin):
             number, prompt = waiting.popleft()
             blocks = [free.popleft() for _ in range(-(-(len(prompt) + sampling.max_tokens) // BLOCK_TOKENS))]
             running[number] = _Row(number, prompt, replace(sampling, seed=sampling.seed + number), blocks)
@@ -70,7 +73,9 @@ def main() -> None:
             request = json.loads(line)
             greedy = bool(request.get("greedy"))
             sampling = Sampling(max_tokens=request["max_tokens"], seed=request["seed"], temperature=0.0 if greedy else 0.7)
-            tokens, seconds = run(executor, request["prompts"], request["rows"], sampling, ignore_end_of_turn=greedy)
+            tokens, seconds = run(
+                executor, request["prompts"], request["rows"], sampling, ignore_end_of_turn=greedy, begin=request["begin"]
+            )
             print(json.dumps({"output_tokens": tokens, "seconds": seconds}), flush=True)
     finally:
         executor.close()

@@ -22,6 +22,7 @@ from antiphon.app.config import Flags, load_config
 from antiphon.app.logging import configure_logging
 from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
+from antiphon.inference.step_budget import StepTargets
 from benchmarks import plots, scenarios
 from benchmarks.chats import Chat, ChatMaker, Played, poisson
 from benchmarks.duel import Duel, Play, fight, figures, line, pooled_ttfts
@@ -223,7 +224,7 @@ async def loop_share(bench: Bench, ours: ReplicaClient) -> None:
 
 
 async def vs_executor(bench: Bench, ours: ReplicaClient) -> None:
-    """16 short prompts without a common beginning: nearly all steps are the same 16 decode rows on both sides."""
+    """16 short prompts without a common beginning, on both sides in the same batches: as many begin in each of the first steps."""
     ratios: list[float] = []
     tokens = 48 if bench.asked.quick else 96
     with bare_executor(bench.folder) as bare:
@@ -232,7 +233,8 @@ async def vs_executor(bench: Bench, ours: ReplicaClient) -> None:
                 Chat(index, (bench.maker.long_prompt(31, seed=9000 + 100 * number + index),), tokens, index, temperature=0.0)
                 for index in range(16)
             ]
-            ask = partial(bare.rate, [list(chat.turns[0]) for chat in chats], rows=16, seed=0, max_tokens=tokens, greedy=True)
+            prompts = [list(chat.turns[0]) for chat in chats]
+            ask = partial(bare.greedy_rate, prompts, begin=StepTargets().burst_prompts, max_tokens=tokens)
             mine: Played | None = None
             theirs = 0.0
             for first in (True, False) if number % 2 == 0 else (False, True):

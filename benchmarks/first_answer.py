@@ -79,10 +79,17 @@ class BareExecutor:
         )
         self._answer()
 
-    def rate(self, prompts: Sequence[Sequence[int]], *, rows: int, seed: int, max_tokens: int = MAX_TOKENS, greedy: bool = False) -> float:
-        """Output tokens per second over all ``prompts``, at most ``rows`` at once; ``greedy`` answers never end early."""
+    def rate(self, prompts: Sequence[Sequence[int]], *, rows: int, seed: int) -> float:
+        """Output tokens per second over all ``prompts``, at most ``rows`` at once."""
+        return self._rate({"prompts": prompts, "rows": rows, "begin": 0, "max_tokens": MAX_TOKENS, "seed": seed, "greedy": False})
+
+    def greedy_rate(self, prompts: Sequence[Sequence[int]], *, begin: int, max_tokens: int) -> float:
+        """Of answers of ``max_tokens``, all of them at once, ``begin`` of them in each of the first steps."""
+        rows = len(prompts)
+        return self._rate({"prompts": prompts, "rows": rows, "begin": begin, "max_tokens": max_tokens, "seed": 0, "greedy": True})
+
+    def _rate(self, request: dict[str, object]) -> float:
         assert self._process.stdin is not None
-        request = {"prompts": prompts, "rows": rows, "max_tokens": max_tokens, "seed": seed, "greedy": greedy}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._answer()
