@@ -91,7 +91,8 @@ def acts(process: int, count: int, seed: int) -> list[Act]:
 async def act_on(limiter: RedisLimiter, act: Act) -> object:
     match act:
         case Reservation():
-            return await limiter.reserve(act)
+            verdict = await limiter.reserve(act)
+            return replace(verdict, standings=tuple(verdict.standings))
         case Outcome():
             return await limiter.reconcile(act)
         case Renewal():

@@ -5,6 +5,7 @@ Amounts are integers: tokens, requests, messages, and money in nanos (a thousand
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -130,7 +131,7 @@ class Standing(NamedTuple):
 class Granted:
     """The amounts are held; ``standings`` are as they are with them."""
 
-    standings: tuple[Standing, ...]
+    standings: Sequence[Standing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Exhausted:
 
     limit: Limit
     retry_in_ms: int
-    standings: tuple[Standing, ...]
+    standings: Sequence[Standing]
 
 
 Verdict = Granted | Exhausted

@@ -5,7 +5,7 @@ A refusal names the limit that keeps the caller waiting longest, what remains of
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -61,7 +61,7 @@ class Allowances:
 
     async def reserve(
         self, customer: Customer, serving: Serving, generation_id: GenerationId, *, prompt_tokens: int, most_output_tokens: int
-    ) -> tuple[Standing, ...]:
+    ) -> Sequence[Standing]:
         """Hold what the turn will probably use, or all that it may; returns where the caller stands with it.
 
         Raises ``RateLimited``, ``QuotaExhausted`` or ``ConcurrencyLimited``, with nothing held; ``StoreUnavailable``.

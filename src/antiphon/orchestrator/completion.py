@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -110,7 +110,7 @@ class CompletionStream:
     until then what has arrived. ``standings``: where the caller stands with their limits.
     """
 
-    def __init__(self, ports: Ports, customer: Customer, serving: Serving, request: EngineRequest, standings: tuple[Standing, ...]) -> None:
+    def __init__(self, ports: Ports, customer: Customer, serving: Serving, request: EngineRequest, standings: Sequence[Standing]) -> None:
         self.generation_id = GenerationId(request.request_id)
         self.pool, self.model = serving.pool, serving.model
         self.standings = standings

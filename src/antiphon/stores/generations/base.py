@@ -6,6 +6,7 @@ when it was overtaken. Every method may raise ``StoreUnavailable`` or ``DiskFull
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -99,7 +100,7 @@ class Accepted:
     message_id: MessageId
     generation_id: GenerationId
     replayed: bool = False
-    standings: tuple[Standing, ...] = field(default=(), compare=False)
+    standings: Sequence[Standing] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 -- The steps of stores/limits/tally.py on Redis, with Redis's time. KEYS[1] is the tenant's prefix, whose hash tag puts all keys into one
--- slot. ARGV: step, generation, the newest of the tenant's times that the caller has seen (0: none) and how long ago that was, tokens,
+-- slot. ARGV: step, the newest of the tenant's times that the caller has seen (0: none) and how long ago that was, generation, tokens,
 -- cost, 1|0 (it counts), what is left of the budgets' period, limits; all times in ms. Limits are MessagePack: how many subjects beside the
 -- tenant, budgets and caps there are, their names; of the tenant and each subject tokens and requests a minute (0: no limit) and how many
 -- at once (-1), of each budget the money, of each cap how many messages and the window.
@@ -13,7 +13,8 @@
 --
 -- A step reads once and writes once; its work is Lua's more than Redis's, so what nearly every step does is written out, and functions are
 -- made only where something rare is to be done.
-local prefix, step, generation, packed = KEYS[1], ARGV[1], ARGV[2], ARGV[9]
+local prefix, arguments = KEYS[1], ARGV
+local step, generation, packed = arguments[1], arguments[4], arguments[9]
 local PARTS, HOLD, HOUR, DAY = 60000, 30000, 3600000, 86400000
 local CLOCK, SUBJECT, THREE, HELD = '<ddddddddddddd', '<dddddd', '<ddd', '<dddd'
 local call, ceil, pack, unpacked = redis.call, math.ceil, struct.pack, struct.unpack
@@ -22,7 +23,8 @@ local limits = packed and cmsgpack.unpack(packed) or { 0, 0, 0, 0, 0, -1 }
 local subjects, budgets, caps = limits[1], limits[2], limits[3]
 local first_cap, names = subjects + budgets + 1, subjects + budgets + caps
 local names_end = names + 3
-local read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, names_end))
+local wanted = step == 'reconcile' and first_cap + 2 or names_end  -- caps come last, and stay as they are
+local read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, wanted))
 
 -- The tenant's own time: Redis's, less what its clock was set back since. It never falls and never catches up twice; where Redis's clock
 -- is set forth, its callers know better how long ago they were here.
@@ -42,8 +44,8 @@ if read[1] then
       elapsed = elapsed - behind
       behind = 0
     end
-    if elapsed > 1000 and ARGV[3] ~= '0' then
-      local most = ARGV[3] + ARGV[4] + 1000 - now
+    if elapsed > 1000 and arguments[2] ~= '0' then
+      local most = arguments[2] + arguments[3] + 1000 - now
       if elapsed > most then elapsed = most > 0 and most or 0 end
     end
     now = now + elapsed
@@ -51,7 +53,7 @@ if read[1] then
 end
 steps = steps + 1
 
-local tokens, cost, counts, left = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1', tonumber(ARGV[8] or 0)
+local tokens, cost, counts, left = (arguments[5] or 0) + 0, (arguments[6] or 0) + 0, arguments[7] == '1', (arguments[8] or 0) + 0
 local done, records, writes, filled = '1', '', { TALLY, 'clock', '' }, 3
 repeat
   local rare, waits, place, known, held = nil, nil, 0, read[2], false
@@ -374,7 +376,7 @@ repeat
     end
     local first = call('ZRANGE', OPEN, '0', '0', 'WITHSCORES')[2]
     due = first and first + HOLD or 0
-    read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, names_end))
+    read = call('HMGET', TALLY, 'clock', GENERATION, unpack(limits, 4, wanted))
   elseif rare == 'tell' then
     records = as_they_are()
   elseif rare == 'refuse' then

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from struct import unpack_from
-from typing import cast
+from typing import cast, overload
 
 import msgspec
 
@@ -63,43 +63,43 @@ class RedisLimiter:
 
     async def reserve(self, reservation: Reservation) -> Verdict:
         demand = Demand(reservation.limits)
-        granted, answer = await self._run(reservation.tenant_id, "reserve", *words_of(reservation, demand))
+        granted, answer = await self._run(reservation.tenant_id, "reserve", words_of(reservation, demand))
         return Granted(demand.standings(answer)) if granted else demand.refusal(answer)
 
     async def renew(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
-        return (await self._run(tenant_id, "renew", generation_id))[0]
+        return (await self._run(tenant_id, "renew", (generation_id,)))[0]
 
     async def reconcile(self, outcome: Outcome) -> bool:
-        return (await self._run(outcome.tenant_id, "reconcile", *words_of(outcome, Demand(outcome.limits))))[0]
+        return (await self._run(outcome.tenant_id, "reconcile", words_of(outcome, Demand(outcome.limits))))[0]
 
     async def release(self, tenant_id: TenantId, generation_id: GenerationId) -> bool:
-        return (await self._run(tenant_id, "release", generation_id))[0]
+        return (await self._run(tenant_id, "release", (generation_id,)))[0]
 
     async def standings(self, tenant_id: TenantId, limits: Sequence[Limit]) -> tuple[Standing, ...]:
         demand = Demand(limits)
-        _, answer = await self._run(tenant_id, "standings", "", 0, 0, 1, demand.left_ms, demand.packed)
-        return demand.standings(answer)
+        _, answer = await self._run(tenant_id, "standings", ("", 0, 0, 1, demand.left_ms, demand.packed))
+        return tuple(demand.standings(answer))
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _run(self, tenant_id: TenantId, step: str, generation_id: str, *amounts: Word) -> tuple[bool, Sequence[float]]:
+    async def _run(self, tenant_id: TenantId, step: str, words: tuple[Word, ...]) -> tuple[bool, Sequence[float]]:
         """What a step says: whether it was done, and the numbers that ``Demand`` reads."""
         asked_at = self._clock.monotonic()
-        seen_ms, seen_at = self._seen.get(tenant_id, (0, asked_at))
-        words = (1, prefix_of(tenant_id), step, generation_id, seen_ms, int(1000 * (asked_at - seen_at)), *amounts)
+        seen_ms, seen_at = self._seen.get(tenant_id) or (0, asked_at)
+        prefix, since_ms = prefix_of(tenant_id), int(1000 * (asked_at - seen_at))
         try:
             try:
-                answer = await self._link.call("EVALSHA", _SHA1, *words)
+                answer = await self._link.call("EVALSHA", _SHA1, 1, prefix, step, seen_ms, since_ms, *words)
             except RedisRefusal as refusal:
                 if not str(refusal).startswith("NOSCRIPT"):
                     raise
-                answer = await self._link.call("EVAL", SCRIPT, *words)  # a restarted Redis, or another one after a failover
+                # A restarted Redis, or another one after a failover.
+                answer = await self._link.call("EVAL", SCRIPT, 1, prefix, step, seen_ms, since_ms, *words)
         except (RedisLost, RedisRefusal) as error:
             raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
         packed = cast("bytes", answer)
-        numbers = unpack_from(f"<{len(packed) // 8}d", packed, 1)
-        self._last = numbers
+        self._last = numbers = unpack_from(f"<{len(packed) // 8}d", packed, 1)
         if len(self._seen) >= _MOST_SEEN and tenant_id not in self._seen:
             del self._seen[next(iter(self._seen))]
         self._seen[tenant_id] = int(numbers[_NOW]), asked_at
@@ -165,21 +165,9 @@ class Demand:
         self._places = places
         self._subjects = len(subjects)
 
-    def standings(self, answer: Sequence[float]) -> tuple[Standing, ...]:
+    def standings(self, answer: Sequence[float]) -> Sequence[Standing]:
         """Where the limits stand."""
-        now_ms = answer[_NOW]
-        standings: list[Standing] = []
-        for limit, place in zip(self._limits, self._places, strict=True):
-            value = answer[place]
-            if isinstance(limit, Rate):
-                parts = int(value - (now_ms - answer[place + 1]) * limit.per_minute) if value else 0
-                used, resets_in_ms = (-(-parts // PARTS), -(-parts // limit.per_minute)) if parts > 0 else (0, 0)
-                standings.append(Standing(limit, used, resets_in_ms))
-            elif isinstance(limit, Cap):
-                standings.append(Standing(limit, int(value), int(answer[place + 1]) + limit.window_ms - int(now_ms) if value else 0))
-            else:
-                standings.append(Standing(limit, int(value), limit.left_ms if isinstance(limit, Budget) else 0))
-        return tuple(standings)
+        return _Standings(self._limits, self._places, answer)
 
     def refusal(self, answer: Sequence[float]) -> Exhausted:
         """What keeps the caller waiting longest; an answer that refuses ends with how long each would."""
@@ -197,3 +185,35 @@ class Demand:
             waits.append(int(answer[waits_at + number]))
         longest = max(waits)
         return Exhausted(self._limits[waits.index(longest)], longest, self.standings(answer))
+
+
+class _Standings(Sequence[Standing]):
+    """Made as they are read: a turn tells two of its seven."""
+
+    __slots__ = ("_limits", "_numbers", "_places")
+
+    def __init__(self, limits: Sequence[Limit], places: Sequence[int], numbers: Sequence[float]) -> None:
+        self._limits = limits
+        self._places = places
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    @overload
+    def __getitem__(self, index: int) -> Standing: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Standing, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Standing | tuple[Standing, ...]:
+        if isinstance(index, slice):
+            return tuple(self[number] for number in range(*index.indices(len(self))))
+        limit, place, numbers = self._limits[index], self._places[index], self._numbers
+        value, now_ms = int(numbers[place]), int(numbers[_NOW])
+        if isinstance(limit, Rate):
+            parts = max(0, value - (now_ms - int(numbers[place + 1])) * limit.per_minute)
+            return Standing(limit, -(-parts // PARTS), -(-parts // limit.per_minute))
+        if isinstance(limit, Cap):
+            return Standing(limit, value, int(numbers[place + 1]) + limit.window_ms - now_ms if value else 0)
+        return Standing(limit, value, limit.left_ms if isinstance(limit, Budget) else 0)
