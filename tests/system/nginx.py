@@ -43,7 +43,7 @@ def missing_programs() -> list[str]:
 @contextmanager
 def nginx(folder: Path, upstream: str, recipe: str | None = None) -> Iterator[Proxy]:
     """Run it until the context ends; everything it writes goes into ``folder``. ``recipe``: an administrator's site."""
-    ports = _free_ports(2)
+    ports = free_ports(2)
     if recipe is None:
         site = _SITE.format(http=ports[0], https=ports[1], folder=folder, upstream=upstream)
     else:
@@ -55,7 +55,7 @@ def nginx(folder: Path, upstream: str, recipe: str | None = None) -> Iterator[Pr
     command = [program, "-e", str(folder / "error.log"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        _wait_for(ports[0], process)
+        wait_for(ports[0], process)
         yield Proxy(f"http://127.0.0.1:{ports[0]}", f"https://127.0.0.1:{ports[1]}")
     finally:
         process.send_signal(signal.SIGTERM)
@@ -106,7 +106,7 @@ def _certificate(folder: Path) -> None:
     subprocess.run([program, "req", *key, *certificate], check=True, capture_output=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(probe.getsockname()[1]) for probe in probes]
     for probe in probes:
@@ -114,7 +114,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
+def wait_for(port: int, process: subprocess.Popen[str]) -> None:
     for _ in range(200):
         if process.poll() is not None:
             raise AssertionError(process.communicate()[0])
@@ -122,4 +122,4 @@ def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise AssertionError("nginx does not listen")
+    raise AssertionError("the proxy does not listen")

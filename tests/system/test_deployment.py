@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +17,9 @@ import yaml
 from antiphon.app.config import Flags, load_config
 from antiphon.edge.routes.health import PIECES_APART_S
 from antiphon.orchestrator.settings import Timing
-from tests.system.nginx import missing_programs, nginx
+from tests.system.caddy import caddy
+from tests.system.caddy import missing_programs as missing_caddy
+from tests.system.nginx import Proxy, missing_programs, nginx
 from tests.system.served import Server, reference_config
 
 ROOT = Path(__file__).parents[2]
@@ -23,52 +27,61 @@ DEPLOY = ROOT / "deploy"
 NAME = "chat.example.com"
 
 
+@pytest.fixture
+def server(tmp_path: Path, free_port: int) -> Iterator[Server]:
+    """One that is reached under a name of the internet."""
+    server = Server(tmp_path / "data", reference_config(extra=f'[server]\npublic_url = "https://{NAME}"\n'), port=free_port)
+    server.start()
+    yield server
+    server.end()
+
+
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_the_site_for_nginx(tmp_path: Path, free_port: int) -> None:
+def test_the_site_for_nginx(server: Server, tmp_path: Path) -> None:
     missing = missing_programs()
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    server = Server(tmp_path / "data", reference_config(extra=f'[server]\npublic_url = "https://{NAME}"\n'), port=free_port)
-    server.start()
     folder = tmp_path / "nginx"
     folder.mkdir()
-    try:
-        assert server.url == f"https://{NAME}", "links lead to the address that people use"
-        with nginx(folder, f"http://127.0.0.1:{free_port}", (DEPLOY / "nginx.conf").read_text()) as proxy:
-            port = urlsplit(proxy.https).port
-            http = urlsplit(proxy.http).port
+    with nginx(folder, f"http://127.0.0.1:{server.port}", (DEPLOY / "nginx.conf").read_text()) as proxy:
+        check_site(proxy, server, tmp_path)
 
-            def curl(*flags: str) -> str:
-                found = ["--resolve", f"{NAME}:{port}:127.0.0.1", "--resolve", f"{NAME}:{http}:127.0.0.1"]
-                command = ["curl", "--silent", "--insecure", "--include", "--no-buffer", *found, *flags]
-                return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
-            base = f"https://{NAME}:{port}"
-            assert f"location: https://{NAME}/x" in curl(f"http://{NAME}:{http}/x").lower()
-            signed_in = curl("--http2", f"{base}/v1/session", "--json", f'{{"token": "{server.link.partition("token=")[2]}"}}')
-            assert signed_in.startswith("HTTP/2 204")
-            assert "set-cookie: __Host-antiphon_session=" in signed_in and "; Secure" in signed_in
-            assert "strict-transport-security" in signed_in
-            assert arrive_apart(
-                [
-                    "curl",
-                    "--silent",
-                    "--insecure",
-                    "--no-buffer",
-                    "--http2",
-                    "--resolve",
-                    f"{NAME}:{port}:127.0.0.1",
-                    f"{base}/healthz/stream",
-                ]
-            )
-            large = tmp_path / "large.zip"
-            large.write_bytes(b"PK" + bytes(5_000_000))
-            key = f"Authorization: Bearer {server.key()}"
-            answer = curl(f"{base}/v1/import", "--header", key, "--form", f"file=@{large}")
-            assert "HTTP/2 422" in answer, "it was read: the server's own bounds hold, not the proxy's"
-    finally:
-        server.end()
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.timeout(120)
+def test_the_site_for_caddy(server: Server, tmp_path: Path) -> None:
+    missing = missing_caddy()
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    folder = tmp_path / "caddy"
+    folder.mkdir()
+    with caddy(folder, f"http://127.0.0.1:{server.port}", (DEPLOY / "Caddyfile").read_text(), NAME) as proxy:
+        check_site(proxy, server, tmp_path)
+
+
+def check_site(proxy: Proxy, server: Server, tmp_path: Path) -> None:
+    """Sent to https, signed in with a cookie for https alone, streams that are not held back, uploads as large as ours may be."""
+    assert server.url == f"https://{NAME}", "links lead to the address that people use"
+    port, http = urlsplit(proxy.https).port, urlsplit(proxy.http).port
+    found = ["--resolve", f"{NAME}:{port}:127.0.0.1", "--resolve", f"{NAME}:{http}:127.0.0.1"]
+    base = f"https://{NAME}:{port}"
+
+    def curl(*flags: str) -> str:
+        command = ["curl", "--silent", "--insecure", "--include", "--no-buffer", *found, *flags]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+    assert re.search(rf"location: https://{NAME}(:{port})?/x\n", curl(f"http://{NAME}:{http}/x").lower())
+    signed_in = curl("--http2", f"{base}/v1/session", "--json", f'{{"token": "{server.link.partition("token=")[2]}"}}')
+    assert signed_in.startswith("HTTP/2 204")
+    assert "set-cookie: __Host-antiphon_session=" in signed_in and "; Secure" in signed_in
+    assert "strict-transport-security" in signed_in
+    assert arrive_apart(["curl", "--silent", "--insecure", "--no-buffer", "--http2", *found, f"{base}/healthz/stream"])
+    large = tmp_path / "large.zip"
+    large.write_bytes(b"PK" + bytes(5_000_000))
+    answer = curl(f"{base}/v1/import", "--header", f"Authorization: Bearer {server.key()}", "--form", f"file=@{large}")
+    assert "HTTP/2 422" in answer, "it was read: the server's own bounds hold, not the proxy's"
 
 
 def arrive_apart(command: list[str]) -> bool:
