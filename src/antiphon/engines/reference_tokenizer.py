@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from antiphon.core.messages import Role
 from antiphon.core.pools import Vocabulary
 from antiphon.engines.base import PromptMessage, ThinkingMarks
+from antiphon.engines.framing import framed
 from antiphon.engines.reference_words import NASTY_GROUPS, WORDS
 from antiphon.engines.text import ByteTextStream
 
@@ -67,11 +68,7 @@ class ReferenceTokenizer:
         return ((marks[0],), *((END_ID, mark) for mark in marks[1:]), (END_ID, ASSISTANT_ID))
 
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
-        before, *behind = self.frame([message.role for message in messages])
-        ids = list(before)
-        for message, stretch in zip(messages, behind, strict=True):
-            ids += (*self.encode(message.content), *stretch)
-        return ids
+        return framed(messages, self.frame, self.encode)
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
         return ByteTextStream(TOKEN_BYTES.__getitem__, stop, _HIDDEN_IDS)

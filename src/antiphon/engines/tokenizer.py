@@ -14,6 +14,7 @@ from threading import Lock
 from antiphon.core.errors import ModelUnusable
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage, ThinkingMarks
+from antiphon.engines.framing import framed
 from antiphon.engines.text import ByteTextStream
 from antiphon.engines.tokenizer_file import TokenizerFile, read_tokenizer_file
 
@@ -85,13 +86,7 @@ class ModelTokenizer:
         return tuple(tuple(self.encode_trusted(stretch)) for stretch in self.prepare().template.frame(roles))
 
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
-        folded = self.prepare().template.folded(messages)
-        before, *behind = self.frame([message.role for message in folded])
-        ids = list(before)
-        for message, stretch in zip(folded, behind, strict=True):
-            ids += self.encode(message.content)
-            ids += stretch
-        return ids
+        return framed(self.prepare().template.folded(messages), self.frame, self.encode)
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
         return ByteTextStream(self._token_bytes, stop, self._control_ids)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage, ThinkingMarks
+from antiphon.engines.framing import framed
 from antiphon.engines.text import ByteTextStream
 
 _PIECE_BYTES = 3
@@ -46,11 +47,7 @@ class TranscriptTokenizer:
         return ((marks[0],), *((_END, mark) for mark in marks[1:]), (_END, _ROLE_IDS[Role.ASSISTANT]))
 
     def prompt(self, messages: Sequence[PromptMessage]) -> list[int]:
-        before, *behind = self.frame([message.role for message in messages])
-        ids = list(before)
-        for message, stretch in zip(messages, behind, strict=True):
-            ids += (*self.encode(message.content), *stretch)
-        return ids
+        return framed(messages, self.frame, self.encode)
 
     def text_stream(self, stop: Sequence[str] = ()) -> ByteTextStream:
         return ByteTextStream(_bytes_of, stop, _CONTROL_IDS)
