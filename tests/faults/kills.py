@@ -284,7 +284,8 @@ class Harness:
             with contextlib.closing(sqlite3.connect(self._server.data / "antiphon.db")) as database:
                 kept = database.execute("select count(*) from ledger where generation_id = ?", [generation_id]).fetchone()[0]
                 all_kept, waiting = (
-                    database.execute(f"select count(*) from {rows}").fetchone()[0] for rows in ("ledger", "outbox where sent_at is null")
+                    database.execute(f"select count(*) from {rows}").fetchone()[0]
+                    for rows in ("ledger where purpose = 'answer'", "outbox where sent_at is null")
                 )
                 counted = database.execute("select coalesce(sum(generations), 0) from usage_days").fetchone()[0]
             limits = {one["name"]: one["used"] for one in self._person.http.get("/v1/usage").json()["limits"]}

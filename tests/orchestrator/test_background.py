@@ -22,9 +22,10 @@ from antiphon.core.ids import MessageId
 from antiphon.core.messages import Message, MessageStatus, Role, Snippet, TitleSource
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.core.tenancy import Band
+from antiphon.core.usage import Purpose, UsageRecord, usage_record
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Tokens
 from antiphon.inference.gateway import Gateway
-from antiphon.orchestrator import background as work
+from antiphon.orchestrator import errand
 from antiphon.orchestrator.background import Background, BackgroundSettings
 from antiphon.orchestrator.relevance import Room
 from antiphon.orchestrator.summary import summary_request
@@ -133,6 +134,39 @@ async def test_a_title_comes_after_the_first_answer_and_only_then(gateway: Gatew
         await settled(background)
         assert len(says.requests) == 1
         assert (says.requests[0].band, says.requests[0].sampling.max_tokens) == (Band.BATCH, 24)
+
+
+def bills(stage: Stage) -> list[UsageRecord]:
+    """What was put down for work after answers."""
+    records = [usage_record(row.payload) for row in stage.state.outbox]
+    return [record for record in records if record.purpose is not Purpose.ANSWER]
+
+
+async def test_a_title_is_on_the_bill_of_whoever_has_the_conversation(gateway: Gateway) -> None:
+    says = Says(gateway, "Boiling an egg")
+    async with working(says, BackgroundSettings()) as (stage, background):
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        await settled(background)
+        (bill,) = bills(stage)
+        assert (bill.purpose, bill.generation_id) == (Purpose.TITLE, says.requests[0].request_id)
+        assert (bill.user_id, bill.conversation_id, bill.pool) == (stage.owner.user_id, conversation_id, "quick")
+        assert (bill.usage.prompt_tokens, bill.usage.output_tokens, bill.estimated) == (1, 1, False)
+
+
+async def test_work_that_is_broken_off_is_billed_as_far_as_it_came(gateway: Gateway) -> None:
+    async with working(gateway, BackgroundSettings(pool="steady")) as (stage, background):
+        conversation_id = await stage.conversation()
+        await ask(stage, conversation_id, "How do I boil an egg?")
+        async with asyncio.timeout(5):
+            while background.idle:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        background.cancel(stage.owner, conversation_id)
+        await settled(background)
+        (bill,) = bills(stage)
+        assert (bill.finish_reason, bill.estimated) == (None, True)
+        assert 0 <= bill.usage.output_tokens < 24
 
 
 @pytest.mark.parametrize("text", ["", "war and peace and love", EngineFailed("gone"), RuntimeError("a bug")])
@@ -284,7 +318,7 @@ def by_characters(snippet: Snippet) -> int:
 
 
 async def test_a_slow_summariser_delays_nobody(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_DEADLINE_S", 0.3)
+    monkeypatch.setattr(errand, "DEADLINE_S", 0.3)
     says = Says(gateway, "too late to matter at all", after_s=30)
     async with working(says, replace(BY_MODEL, titles="words")) as (stage, background):
         conversation_id = await stage.conversation()

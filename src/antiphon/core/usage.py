@@ -6,11 +6,20 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
 from typing import cast
 
 from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation, Usage
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, TenantId, UserId
+
+
+class Purpose(StrEnum):
+    """What was computed. Work that a conversation needs after an answer costs whoever has it, and is no message of theirs."""
+
+    ANSWER = "answer"
+    TITLE = "title"
+    SUMMARY = "summary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class UsageRecord:
     finish_reason: str | None
     estimated: bool
     finished_at: datetime
+    purpose: Purpose = Purpose.ANSWER
 
 
 def usage_of(generation: Generation, usage: Usage, *, finish_reason: str | None, estimated: bool, finished_at: datetime) -> UsageRecord:
@@ -83,6 +93,7 @@ def usage_json(record: UsageRecord) -> str:
             "cost": money(usage.cost),
             "estimated": record.estimated,
             "finished_at": rfc3339(record.finished_at),
+            "purpose": record.purpose.value,
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -128,6 +139,7 @@ def usage_record(text: str) -> UsageRecord:
             finish_reason=_optional(values, "finish_reason"),
             estimated=values["estimated"] is True,
             finished_at=finished_at,
+            purpose=Purpose(_optional(values, "purpose") or Purpose.ANSWER),
         )
     except UnreadableRecord:
         raise

@@ -21,7 +21,7 @@ from antiphon.core.clock import Clock, to_ms
 from antiphon.core.errors import AntiphonError, Conflict, NotFound
 from antiphon.core.ids import GenerationId, TenantId, UserId
 from antiphon.core.tenancy import UserRole
-from antiphon.core.usage import UsageRecord
+from antiphon.core.usage import Purpose, UsageRecord
 from antiphon.governance.abuse_policy import THROTTLE, Activity, Flag, Keep, Lift, Slow, decide, score_of
 from antiphon.stores.abuse.base import AbuseCases
 from antiphon.stores.accounts.base import Accounts
@@ -62,7 +62,7 @@ class AbuseWatch:
 
     def recall(self, records: Sequence[UsageRecord]) -> None:
         """What was done before a restart, oldest first; the questions are forgotten."""
-        for record in records:
+        for record in (one for one in records if one.purpose is Purpose.ANSWER):
             activity = self._activity_of((record.tenant_id, record.user_id))
             usage, ended_ms = record.usage, to_ms(record.finished_at)
             ran_ms = usage.prefill_ms + usage.decode_ms

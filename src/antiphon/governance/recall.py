@@ -12,7 +12,7 @@ from antiphon.core.ids import GenerationId, TenantId, UserId
 from antiphon.core.limits import Budget, Outcome, Reservation, TenantTerms
 from antiphon.core.money import month_of
 from antiphon.core.plans import Plan
-from antiphon.core.usage import UsageRecord
+from antiphon.core.usage import Purpose, UsageRecord
 from antiphon.stores.limits.base import Spent
 from antiphon.stores.usage.base import Ledger, TotalsQuestion
 
@@ -39,7 +39,8 @@ class Recall:
         months = [
             Outcome(TenantId(total.group["tenant"]), GenerationId(f"spent in {month}"), 0, total.cost_nanos, (budget,)) for total in money
         ]
-        return (*(self._spent(record, now) for record in records), *(Spent(outcome, 0) for outcome in months))
+        answers = (record for record in records if record.purpose is Purpose.ANSWER)
+        return (*(self._spent(record, now) for record in answers), *(Spent(outcome, 0) for outcome in months))
 
     def held(self, generations: Sequence[Generation]) -> tuple[Reservation, ...]:
         """What turns hold that were accepted and had not ended when the server did: their answers' most."""

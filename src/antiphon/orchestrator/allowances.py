@@ -32,7 +32,7 @@ from antiphon.core.limits import (
 )
 from antiphon.core.money import PriceList, nanos_of, of_nanos
 from antiphon.core.plans import Plan
-from antiphon.core.usage import UsageRecord
+from antiphon.core.usage import Purpose, UsageRecord
 from antiphon.inference.output_length import OutputLengths
 from antiphon.stores.limits.base import REMEMBERED_MS, Limiter
 
@@ -97,15 +97,22 @@ class Allowances:
         outcome = outcome_of(customer.tenant_id, ended, limits)
         await self._told(lambda: self.limiter.reconcile(outcome), ended.generation_id)
 
+    async def charge(self, customer: Customer, serving: Serving, ended: Ended) -> None:
+        """Charge budgets, and nothing else, with work that nobody waited for. Raises nothing: the relay tries again."""
+        terms = self.terms(customer.tenant_id, customer.user_id)
+        budgets = tuple(limit for limit in limits_of(customer, serving, terms, ended.at) if isinstance(limit, Budget))
+        if budgets:
+            await self._told(lambda: self.limiter.reconcile(outcome_of(customer.tenant_id, ended, budgets)), ended.generation_id)
+
     async def settle_again(self, record: UsageRecord, plan: Plan) -> None:
         """Charge what a record tells, in case nobody did when its generation ended. Old ones were, or are forgotten by now."""
         if self.clock.now() - record.finished_at > _SETTLED_AGAIN:
             return
         customer = Customer(record.tenant_id, record.user_id, record.key_id, plan)
         status = GenerationStatus.FAILED if record.finish_reason is None else GenerationStatus.CANCELLED
-        await self.settle(
-            customer, Serving(record.pool, record.model), Ended(record.generation_id, status, record.usage, record.finished_at)
-        )
+        ended = Ended(record.generation_id, status, record.usage, record.finished_at)
+        charge = self.settle if record.purpose is Purpose.ANSWER else self.charge
+        await charge(customer, Serving(record.pool, record.model), ended)
 
     async def standings(self, customer: Customer, servings: tuple[Serving, ...]) -> tuple[Standing, ...]:
         """Where the caller stands with every limit that holds for them, caps of any of ``servings`` included."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -17,19 +16,19 @@ from typing import Literal
 import structlog
 
 from antiphon.core.errors import AntiphonError, NotFound, PromptTooLong
-from antiphon.core.generation import Generation, Sampling
-from antiphon.core.ids import ConversationId, IdKind
+from antiphon.core.generation import Generation
+from antiphon.core.ids import ConversationId
 from antiphon.core.messages import Conversation, Message, MessageStatus, TitleSource
 from antiphon.core.prompts import Summary
-from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineRequest, Finished, PromptMessage, Tokenizer, Tokens
+from antiphon.core.usage import Purpose
+from antiphon.engines.base import PromptMessage, Tokenizer
 from antiphon.orchestrator.draft import Draft
+from antiphon.orchestrator.errand import Errand
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import Window, plan_window
 from antiphon.orchestrator.summary import accepted_summary, summary_request
-from antiphon.orchestrator.thinking import ThinkingSplit
 from antiphon.orchestrator.title import TITLE_TOKENS, title_of, title_request
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.first_title import first_title
@@ -37,7 +36,6 @@ from antiphon.stores.conversations.first_title import first_title
 log = structlog.get_logger(__name__)
 
 _MOST_WAITING = 1000
-_DEADLINE_S = 60.0
 _AHEAD_SHARE = 0.85
 """A summary is made when so much of the window is full, so that it is there when the window is trimmed."""
 _CHARACTERS_A_TOKEN = 4
@@ -122,7 +120,7 @@ class Background:
                 return
             question = await self._ports.conversations.message(owner, answer.parent_id)
             if question.parent_id is None and self._settings.titles == "model":
-                await self._name(owner, head, question, answer)
+                await self._name(generation, head, question, answer)
             await self._look_ahead(Place(owner, head.id, answer.id), generation)
         except NotFound:
             pass
@@ -131,18 +129,19 @@ class Background:
         except Exception:  # the chat goes on without a title or a summary
             log.exception("background_failed", generation_id=generation.id)
 
-    async def _name(self, owner: Owner, head: Conversation, question: Message, answer: Message) -> None:
+    async def _name(self, generation: Generation, head: Conversation, question: Message, answer: Message) -> None:
         """A title, where the conversation has none but its first words."""
         if head.title_source is TitleSource.USER or head.title != first_title(question.content):
             return
         request = partial(_title_request, question.content, answer.content)
         try:
-            asked = await self._ask(owner, answer, request, TITLE_TOKENS)
+            asked = await self._ask(generation, answer, request, TITLE_TOKENS, Purpose.TITLE)
         except (AntiphonError, TimeoutError) as failure:
             log.info("title_stays", conversation_id=head.id, reason=type(failure).__name__)
             return
         title = title_of(asked, f"{question.content}\n{answer.content}")
         if title is not None:
+            owner = Owner(generation.tenant_id, generation.user_id)
             named = await self._ports.conversations.suggest_title(owner, head.id, title)
             if named.title_source is not TitleSource.USER:
                 self.on_title(head.id, named.title)
@@ -160,11 +159,11 @@ class Background:
         known = draft.offers(await self._ports.prompts.summaries(place.owner, place.conversation_id))
         if any(offer.covers >= window.start for offer in known):
             return
-        summary = await self._summarise(place, draft, window)
+        summary = await self._summarise(generation, place, draft, window)
         if summary is not None:
             await self._ports.prompts.add_summary(place.owner, summary)
 
-    async def _summarise(self, place: Place, draft: Draft, window: Window) -> Summary | None:
+    async def _summarise(self, generation: Generation, place: Place, draft: Draft, window: Window) -> Summary | None:
         extract = await asyncio.to_thread(draft.extract, window, place.conversation_id, self._ports.clock.now())
         if extract is None or self._settings.summaries == "sentences":
             return extract
@@ -173,7 +172,8 @@ class Background:
         answer = await self._ports.conversations.message(place.owner, dropped[-1].id)
         try:
             request = partial(summary_request, earlier, dropped)
-            text = accepted_summary(await self._ask(place.owner, answer, request, draft.budget.summary_tokens), dropped)
+            asked = await self._ask(generation, answer, request, draft.budget.summary_tokens, Purpose.SUMMARY)
+            text = accepted_summary(asked, dropped)
         except (AntiphonError, TimeoutError) as failure:
             log.info("summary_made_of_sentences", conversation_id=place.conversation_id, reason=type(failure).__name__)
             text = None
@@ -182,26 +182,12 @@ class Background:
         source = self._ports.gateway.resolve(self._settings.pool or answer.model, ()).model
         return Summary(place.conversation_id, extract.through, text, source, extract.created_at)
 
-    async def _ask(self, owner: Owner, answer: Message, asking: Asking, max_tokens: int) -> str:
+    async def _ask(self, generation: Generation, answer: Message, asking: Asking, max_tokens: int, purpose: Purpose) -> str:
         """What the model says, asked in the lowest band. Raises ``TimeoutError``, ``PromptTooLong``, and what the gateway raises."""
         pool = self._ports.gateway.resolve(self._settings.pool or answer.model, ())
         tokenizer = self._ports.gateway.tokenizer(pool.name)
-        request = EngineRequest(
-            request_id=self._ports.ids.new(IdKind.GENERATION),
-            tenant_id=owner.tenant_id,
-            prompt_ids=await asyncio.to_thread(_fitting, tokenizer, asking, pool.context_tokens - max_tokens),
-            sampling=Sampling(max_tokens=max_tokens, temperature=0.0),
-            band=Band.BATCH,
-        )
-        async with asyncio.timeout(_DEADLINE_S), aclosing(self._ports.gateway.stream(pool.name, request, deadline_s=_DEADLINE_S)) as events:
-            split = ThinkingSplit(tokenizer)
-            said: list[str] = []
-            async for event in events:
-                if isinstance(event, Tokens):
-                    said.append(split.push(event.token_ids, event.text).text)
-                elif isinstance(event, Finished):
-                    said.append(split.finish(event.text).text)
-            return "".join(said)
+        prompt_ids = await asyncio.to_thread(_fitting, tokenizer, asking, pool.context_tokens - max_tokens)
+        return await Errand(self._ports, generation, purpose, pool).ask(prompt_ids, max_tokens)
 
 
 def _nothing(_conversation_id: ConversationId, _title: str) -> None:

@@ -36,6 +36,7 @@ ledger = sa.Table(
     sa.Column("finish_reason", sa.Text),
     sa.Column("cost_nanos", _Amount),
     sa.Column("estimated", sa.Integer, nullable=False),
+    sa.Column("purpose", sa.Text, nullable=False, server_default="answer"),
     sa.PrimaryKeyConstraint("tenant_id", "generation_id"),
     sqlite_strict=True,
 )

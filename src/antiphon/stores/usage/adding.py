@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from antiphon.core.money import nanos_of
-from antiphon.core.usage import UnreadableRecord, UsageRecord, usage_record
+from antiphon.core.usage import Purpose, UnreadableRecord, UsageRecord, usage_record
 from antiphon.stores.usage.base import OutboxEntry, Total
 
 SUMS = ("generations", "prompt_tokens", "cached_tokens", "output_tokens", "accelerator_ms", "cost_nanos", "unpriced", "estimated")
@@ -41,17 +41,17 @@ def day_key(record: UsageRecord) -> DayKey:
 
 
 def of_record(record: UsageRecord) -> Total:
-    """The total of one record."""
-    usage = record.usage
+    """The total of one record; what is no answer adds tokens, time and cost to the answers', and none to their number."""
+    usage, is_answer = record.usage, record.purpose is Purpose.ANSWER
     return Total(
-        generations=1,
+        generations=int(is_answer),
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.cached_tokens,
         output_tokens=usage.output_tokens,
         accelerator_ms=usage.accelerator_ms,
         cost_nanos=nanos_of(usage.cost),
-        unpriced=int(usage.cost is None),
-        estimated=int(record.estimated),
+        unpriced=int(is_answer and usage.cost is None),
+        estimated=int(is_answer and record.estimated),
     )
 
 

@@ -12,7 +12,7 @@ from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.generation import Usage
 from antiphon.core.ids import TenantId
 from antiphon.core.money import nanos_of, of_nanos
-from antiphon.core.usage import UsageRecord
+from antiphon.core.usage import Purpose, UsageRecord
 from antiphon.stores.sql.base import Database, Value, across_tenants
 from antiphon.stores.sql.prepared import Prepared
 from antiphon.stores.sql.tables import outbox
@@ -165,6 +165,7 @@ def _values(record: UsageRecord) -> dict[str, Value]:
         "finish_reason": record.finish_reason,
         "cost_nanos": None if usage.cost is None else nanos_of(usage.cost),
         "estimated": int(record.estimated),
+        "purpose": record.purpose.value,
     }
 
 
@@ -193,4 +194,5 @@ def _record_of(row: Any) -> UsageRecord:
         finish_reason=row.finish_reason,
         estimated=bool(row.estimated),
         finished_at=from_ms(row.finished_at),
+        purpose=Purpose(row.purpose),
     )
