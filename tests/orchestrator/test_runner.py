@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from antiphon.core.errors import DiskFull, Draining, NotFound, StoreUnavailable
-from antiphon.core.events import Done, PrefillProgress, Queued
+from antiphon.core.events import Done, Failed, PrefillProgress, Queued
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.ids import GenerationId, TenantId, UserId
 from antiphon.core.messages import MessageStatus
@@ -194,7 +194,11 @@ async def test_deleted_conversations_stop_their_generations(stage: Stage) -> Non
     assert open_ids == (accepted.generation_id,)
     await stage.runner.stop_and_wait(open_ids)
     assert stage.runner.running == 0
-    check_log(await stage.entries(accepted.generation_id))
+    entries = await stage.entries(accepted.generation_id)
+    check_log(entries)
+    last = entries[-1].event
+    assert isinstance(last, Failed)
+    assert last.code == "deleted"
 
 
 async def test_drain_lets_answers_finish(gateway: Gateway) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.core.clock import Clock
-from antiphon.core.errors import EngineFailed, GenerationFailed, Interrupted
+from antiphon.core.errors import Deleted, EngineFailed, GenerationFailed, Interrupted
 from antiphon.core.events import Done, Failed, LogEntry
 from antiphon.core.generation import FinishReason, Generation, GenerationStatus, Usage
 from antiphon.core.messages import MessageError
@@ -45,6 +45,12 @@ def failed(failure: GenerationFailed, usage: Usage, *, text: str) -> Ending:
     status = GenerationStatus.INTERRUPTED if text else GenerationStatus.FAILED
     error = MessageError(failure.code, failure.detail, failure.retryable)
     return Ending(status, usage, error=error, estimated=True)
+
+
+def deleted(ending: Ending) -> Ending:
+    """What readers are told where the conversation is gone; the row keeps ``ending``."""
+    gone = Deleted("The conversation was deleted.")
+    return replace(ending, error=MessageError(gone.code, gone.detail, gone.retryable))
 
 
 def recorded(last: LogEntry, *, text: str) -> Ending:

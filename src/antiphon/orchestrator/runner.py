@@ -124,7 +124,7 @@ class Runner:
 
     async def stop_and_wait(self, generation_ids: Iterable[GenerationId]) -> None:
         """Cancel generations whose conversation is gone; returns when none of them writes any more, after 1 s at most."""
-        stops = [asyncio.ensure_future(self._stop(generation_id, seen_seq=None)) for generation_id in generation_ids]
+        stops = [asyncio.ensure_future(self._stop(generation_id, seen_seq=None, deleted=True)) for generation_id in generation_ids]
         if stops:
             _, pending = await asyncio.wait(stops, timeout=_CANCEL_WAIT_S)
             for stop in pending:
@@ -275,13 +275,14 @@ class Runner:
         lease_until = now + timedelta(seconds=self._ports.timing.lease_seconds)
         return await self._ports.generations.claim(generation_id, now=now + beyond_lease, lease_until=lease_until)
 
-    async def _stop(self, generation_id: GenerationId, *, seen_seq: int | None) -> None:
+    async def _stop(self, generation_id: GenerationId, *, seen_seq: int | None, deleted: bool = False) -> None:
         """Tell whoever runs it here to stop and see it end; run it to its cancelled end where nobody does."""
         run = self._runs.get(generation_id)
         if run is None and not self._draining:
             run = self._own(generation_id, beyond_lease=_ANY_LEASE if self._sole_owner else timedelta(0))
         if run is not None and run.task is not None:
             # Other servers' readers are not known here, so where there may be some, nothing is taken back.
+            run.control.deleted = run.control.deleted or deleted
             run.control.stop(seen_seq if self._sole_owner else None)
             await asyncio.wait((run.task,))
 

@@ -38,7 +38,7 @@ from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.asking import Size, ask_for
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
-from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, failed, recorded, terminal_event
+from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, deleted, failed, recorded, terminal_event
 from antiphon.orchestrator.keeper import Keeper
 from antiphon.orchestrator.live import LiveFeed
 from antiphon.orchestrator.pace import Grid, persist
@@ -70,6 +70,7 @@ class Control:
     """Where whoever stopped it stood; ``None``: nobody said so here, and all that was written stays."""
     live: LiveFeed = field(default_factory=LiveFeed)
     finishing: bool = False
+    deleted: bool = False
 
     def stop(self, seen_seq: int | None) -> None:
         """Cancel the generation; of several stoppers, the one who has seen most counts."""
@@ -316,7 +317,6 @@ class Turn:
         """Store first, then the log."""
         duration_ms = self._elapsed_ms()
         text = self._shown()
-        content_tokens = await self._content_tokens(text)
         now = self._ports.clock.now()
         serving = Serving(self._pool_name, self._generation.model)
         ended = Ended(self._generation.id, ending.status, ending.usage, now)
@@ -335,17 +335,17 @@ class Turn:
             error=ending.error,
             outbox_payload=usage_json(record),
             now=now,
-            content_tokens=content_tokens,
+            content_tokens=await self._content_tokens(text),
             reasoning="" if self._split is None else self._split.reasoning,
             prompt=self._prompt.record,
         )
         await persist(lambda: self._finalise(finished), what="finalise", forever=True, whatever=True)
         await self._ports.allowances.settle(customer_of(self._generation, self._plan), serving, ended)
-        await self._writer.append(terminal_event(self._generation, ending, ttft_ms=self._ttft_ms, duration_ms=duration_ms), forever=True)
-        telemetry = self._ports.telemetry
-        telemetry.count(GENERATIONS, 1, self._pool_name, self._generation.plan, ending.status.value)
+        told = deleted(ending) if self._control.deleted else ending
+        await self._writer.append(terminal_event(self._generation, told, ttft_ms=self._ttft_ms, duration_ms=duration_ms), forever=True)
+        self._ports.telemetry.count(GENERATIONS, 1, self._pool_name, self._generation.plan, ending.status.value)
         if self._unwatched_tokens:
-            telemetry.count(UNWATCHED_TOKENS, self._unwatched_tokens, self._pool_name)
+            self._ports.telemetry.count(UNWATCHED_TOKENS, self._unwatched_tokens, self._pool_name)
 
     async def _finalise(self, finished: FinishedGeneration) -> None:
         """Repeatable: an earlier attempt that landed, though its answer was lost, is recognised by our own epoch."""
