@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -224,3 +226,27 @@ async def test_closing_the_gateway_fails_what_still_runs(tmp_path: Path) -> None
     for stream in streams:
         with pytest.raises(EngineFailed):
             await stream
+
+
+async def test_a_replica_that_dies_twice_in_a_row_is_waited_for_and_its_start_is_told(tmp_path: Path) -> None:
+    """Killed at work, and once more while it loads: newcomers wait, are told that the model is starting, and are answered."""
+    async with open_gateway(tmp_path, reference_pool(output_tokens_per_s=50)) as gateway:
+        running = asyncio.create_task(collect(gateway, engine_request(range(20), max_tokens=900)))
+        await until(lambda: gateway.replicas("small")[0].running == 1)
+        decisions: list[object] = []
+        for _ in range(2):
+            pid = gateway.replicas("small")[0].pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            while gateway.replicas("small")[0].pid in {pid, None}:
+                decisions.append(gateway.decide("small", Ask("tenant_a", "", 70, 20, wait_limit_s=60.0)))
+                await asyncio.sleep(0.01)
+        with pytest.raises(EngineFailed):
+            await running
+        assert not any(isinstance(decision, Shed) for decision in decisions)
+        events = await collect(gateway, engine_request(prompt_ids("late"), request_id="late", max_tokens=4), deadline_s=30)
+        waits = [event for event in events if isinstance(event, Queued)]
+        assert waits
+        assert waits[0].starting
+        assert waits[0].eta_ms is not None
+        assert end_of(events).usage.output_tokens == 4

@@ -213,3 +213,18 @@ def test_who_is_alone_is_never_kept_shorter_however_long_the_last_wait_was() -> 
     other = replace(alone, user="two")
     pool.policy.look(other, 5.0)
     assert pool.policy.look(other, 6.0).high, "somebody else is served meanwhile"
+
+
+def test_room_is_kept_for_a_moment_for_who_was_let_in_before_and_is_not_ready_yet() -> None:
+    pool = VirtualPool(Machine(blocks=8, rows=8))
+    ask = Ask("t", "one", prompt_tokens=64, output_tokens=64, wait_limit_s=600.0)
+    pool.policy.enter(1, ask, 0.0)
+    pool.policy.started(1, 0, 1, 0.0)
+    pool.policy.enter(2, replace(ask, user="two", band=Band.HIGH), 0.0, ready=False)
+    pool.policy.enter(3, replace(ask, user="three"), 0.0)
+    assert pool.policy.next(0.1) is None, "four blocks are free, and the one of the higher band wants them"
+    pool.policy.check()
+    assert pool.policy.next(1.5) == (3, 0), "it does not come"
+    pool.policy.attach(2, replace(ask, user="two", band=Band.HIGH))
+    pool.policy.check()
+    assert pool.policy.next(1.5) == (2, 0)

@@ -95,8 +95,11 @@ LogEvent = Meta | Delta | Reasoning | Sources | Snapshot | Retract | Done | Fail
 
 @dataclass(frozen=True, slots=True)
 class Queued:
+    """A place in the line. ``starting``: no replica is up yet, so the model's start is what is waited for."""
+
     position: int
     eta_ms: int | None
+    starting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ def encode_live(event: LiveEvent) -> bytes:
     """An event that is never logged and so has no id."""
     match event:
         case Queued():
-            return _frame(b"status", {"state": "queued", "position": event.position, "eta_ms": event.eta_ms})
+            state = "starting" if event.starting else "queued"
+            return _frame(b"status", {"state": state, "position": event.position, "eta_ms": event.eta_ms})
         case PrefillProgress():
             return _frame(b"status", {"state": "prefill", "done": event.done, "total": event.total})
         case Downgraded():

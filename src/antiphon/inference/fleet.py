@@ -49,11 +49,14 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a request wants: ``tokens`` at its peak beyond what is cached, of which ``prefill_tokens`` are to compute."""
+    """What a request wants: ``tokens`` at its peak beyond what is cached, of which ``prefill_tokens`` are to compute. Others are
+    coming, before it, who want ``kept_tokens``.
+    """
 
     tokens: int
     prefill_tokens: int
     band: Band
+    kept_tokens: int = 0
 
 
 class ReplicaLedger:
@@ -158,7 +161,7 @@ class ReplicaLedger:
         rows, blocks = self.headroom(room.band)
         if load + rows >= self._ready.max_rows or self._snapshot.waiting + len(self._credit) >= self._ready.most_waiting:
             return False
-        return self._blocks(room.tokens) + blocks <= self.free_blocks
+        return self._blocks(room.tokens) + blocks + -(-room.kept_tokens // self._ready.shape.block_tokens) <= self.free_blocks
 
     def _blocks(self, tokens: int) -> int:
         if self._ready is None:

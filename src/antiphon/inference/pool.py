@@ -22,9 +22,8 @@ from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, ReplicaSpec, Tokenizer, Tokens
 from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
-from antiphon.inference.circuit import Circuit
 from antiphon.inference.fleet import PoolStatus, ReplicaLedger, ReplicaStatus
-from antiphon.inference.pool_policy import Availability, PoolPolicy, PoolRules
+from antiphon.inference.pool_policy import Availability, PoolPolicy, PoolRules, Standing
 from antiphon.inference.prefix_cache import prompt_fingerprints
 from antiphon.inference.shell import ReplicaShell
 from antiphon.inference.stickiness import Stickiness
@@ -47,6 +46,8 @@ log = structlog.get_logger(__name__)
 
 _UNCLAIMED_S = 15.0
 """A place that was taken at Accept and whose request never came is given up."""
+_SHORT_PAUSE_S = 5.0
+"""A replica that failed and will be tried again within so long is waited for."""
 _FEW = 16
 """So few in line are told at once when something changes; more, at the next tick."""
 
@@ -309,14 +310,20 @@ class Pool:
 
     def _told(self, ticket: Ticket) -> Queued | None:
         standing = self._policy.standing(ticket.number, self._clock.monotonic())
-        return None if standing is None else Queued(standing.position, standing.eta_ms)
+        return None if standing is None else self._queued(standing)
 
     def _say_standings(self, *, everybody: bool = False) -> None:
         """Tell those in the line what has changed for them."""
         if everybody or self._policy.waiting_count <= _FEW:
             for standing in self._policy.standings(self._clock.monotonic()):
-                self._tickets[standing.key].mailbox.put(Queued(standing.position, standing.eta_ms))
+                self._tickets[standing.key].mailbox.put(self._queued(standing))
         self._report_waiting()
+
+    def _queued(self, standing: Standing[int]) -> Queued:
+        if self.ready:
+            return Queued(standing.position, standing.eta_ms)
+        opening_s = self._availability(self._clock.monotonic()).opening_s
+        return Queued(standing.position, standing.eta_ms + round(1000 * opening_s), starting=True)
 
     def _report_waiting(self) -> None:
         for band, waiting in self.waiting().items():
@@ -327,7 +334,7 @@ class Pool:
         usable = [
             ledger
             for state, ledger in zip(states, self._ledgers, strict=False)
-            if state in {SupervisorState.READY, SupervisorState.RESTARTING} and ledger.breaker.state(now) is not Circuit.OPEN
+            if state in {SupervisorState.READY, SupervisorState.RESTARTING} and ledger.breaker.opens_in_s(now) <= _SHORT_PAUSE_S
         ]
         opening = [
             max(shell.supervisor.expected_wait_s() if state is not SupervisorState.READY else 0.0, ledger.breaker.opens_in_s(now))

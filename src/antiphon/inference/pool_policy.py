@@ -54,7 +54,9 @@ class Standing(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What is known of the replicas' processes: ``available`` is also true while one that worked is being restarted."""
+    """What is known of the replicas' processes: ``available`` is also true while one that worked is being restarted, which
+    takes ``opening_s``.
+    """
 
     available: bool = True
     opening_s: float = 0.0
@@ -132,6 +134,8 @@ class PoolPolicy(Generic[K]):
         room = Room(demand.tokens, demand.prefill_tokens, ask.band)
         starts_now = not self._ahead(ask.band) and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
         place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
+        if not starts_now:
+            place = replace(place, wait_s=place.wait_s + availability.opening_s)
         high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and shared
         return Look(
             pool=self.rules.name,
@@ -206,7 +210,8 @@ class PoolPolicy(Generic[K]):
             return
         self.set_band(key, ask.band)
         waiter.ask = replace(waiter.ask, prompt_tokens=ask.prompt_tokens, output_tokens=ask.output_tokens)
-        waiter.ready, wait.fingerprints = True, fingerprints
+        self._queue.come(key)
+        wait.fingerprints = fingerprints
         cached = max((ledger.cached_tokens(fingerprints) for ledger in self._ledgers), default=0) if fingerprints else 0
         demand = self._demands.expected(waiter.ask)
         wait.demand = replace(demand, prefill_tokens=max(demand.prefill_tokens - cached, 1))
@@ -235,7 +240,7 @@ class PoolPolicy(Generic[K]):
         found: list[int] = []
 
         def fits(waiter: Waiter[K], band: Band) -> bool:
-            chosen = choose(self._ledgers, self._rooms(waiter, band), self._turn, now)
+            chosen = choose(self._ledgers, self._rooms(waiter, band, now), self._turn, now)
             if chosen is not None:
                 found.append(chosen)
             return chosen is not None
@@ -247,7 +252,7 @@ class PoolPolicy(Generic[K]):
         """It was sent to ``replica`` as ``handle``."""
         waiter = self._queue.get(key)
         assert waiter is not None, "only one that waits can start"
-        room = self._rooms(waiter, waiter.band)[replica]
+        room = self._rooms(waiter, waiter.band, now)[replica]
         wait = self._waits.pop(key)
         before = self._queue.virtual_time(waiter.band)
         self._queue.start(waiter, now)
@@ -365,14 +370,14 @@ class PoolPolicy(Generic[K]):
         waiter.position, waiter.seen_above, waiter.eta_s, waiter.told_at = shown, above, eta_s, now
         return Standing(waiter.key, shown, round(1000 * eta_s))
 
-    def _rooms(self, waiter: Waiter[K], band: Band) -> list[Room]:
+    def _rooms(self, waiter: Waiter[K], band: Band, now: float) -> list[Room]:
         """What it wants of each replica: less where its beginning is cached."""
         wait = self._waits[waiter.key]
-        prompt_tokens = waiter.ask.prompt_tokens
+        prompt_tokens, kept_tokens = waiter.ask.prompt_tokens, self._queue.coming_tokens(band, now)
         rooms: list[Room] = []
         for ledger in self._ledgers:
             cached = min(ledger.cached_tokens(wait.fingerprints), prompt_tokens - 1) if wait.fingerprints else 0
-            rooms.append(Room(max(waiter.tokens - cached, 1), max(prompt_tokens - cached, 1), band))
+            rooms.append(Room(max(waiter.tokens - cached, 1), max(prompt_tokens - cached, 1), band, kept_tokens))
         return rooms
 
     def _ahead(self, band: Band) -> bool:

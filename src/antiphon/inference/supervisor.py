@@ -36,6 +36,8 @@ _STOP_SECONDS = 3.0
 _LAST_FRAMES_SECONDS = 0.02
 _ADDRESS_BYTES = 100
 _WATCH_SECONDS = 1.0
+_PATIENT_STARTS = 3
+"""A replica that has worked may fail to start so many times before it counts as down: it may have been killed while it loaded."""
 
 
 class SupervisorState(StrEnum):
@@ -43,9 +45,9 @@ class SupervisorState(StrEnum):
     """The first process is on its way."""
     READY = "ready"
     RESTARTING = "restarting"
-    """It was ready, its process ended, the next is on its way."""
+    """It was ready once, its process ended, the next is on its way."""
     DOWN = "down"
-    """The last process ended before it was ready."""
+    """The last process ended before it was ready; where one ever was, several in a row did."""
     STOPPED = "stopped"
 
 
@@ -119,6 +121,7 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
         self._channel: GatewayChannel | None = None
         self._starts = 0
+        self._failed_starts = 0
         self._started_at = clock.monotonic()
         self._ready_at: float | None = None
         self._worked = False
@@ -283,7 +286,9 @@ class Supervisor:
         if self._closing.is_set():
             self.state = SupervisorState.STOPPED
         else:
-            self.state = SupervisorState.RESTARTING if was_ready else SupervisorState.DOWN
+            self._failed_starts = 0 if was_ready else self._failed_starts + 1
+            hopeful = was_ready or (self.load_s is not None and self._failed_starts <= _PATIENT_STARTS)
+            self.state = SupervisorState.RESTARTING if hopeful else SupervisorState.DOWN
             if not was_ready:
                 self._note_failure(StartFailure(f"The engine process ended before it was ready ({_exit_words(code)})."))
             log.error("replica_ended", replica=self._replica.replica_id, exit=_exit_words(code), ready=was_ready)

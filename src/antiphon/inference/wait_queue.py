@@ -32,6 +32,8 @@ _OWED_PASSES = 1
 _AGEING_LIMITS = 2.0
 """How many of its plan's limits a request waits before it is lifted by a band."""
 _MOST_CANDIDATES = 32
+_COMING_S = 1.0
+"""For so long room is kept for a request that was let in and is not ready yet: others of lower bands leave it."""
 _MOST_IDLE = 4096
 
 K = TypeVar("K", bound=Hashable)
@@ -146,6 +148,7 @@ class WaitQueue(Generic[K]):
         self._arrivals = dict.fromkeys(Band, 0)
         self._belonging = dict.fromkeys(Band, 0)
         self._numbers = 0
+        self._coming: dict[K, Waiter[K]] = {}
         self.tokens = 0
         """What all that wait will hold together."""
 
@@ -178,6 +181,8 @@ class WaitQueue(Generic[K]):
         self._numbers += 1
         waiter = Waiter(key, ask, cost, tokens, now, self._numbers, ask.band, ready)
         self._waiters[key] = waiter
+        if not ready:
+            self._coming[key] = waiter
         self.tokens += tokens
         self._reserves.know(ask.tenant, ask.reserved_tokens_per_s, now)
         self._arrivals[ask.band] += 1
@@ -207,6 +212,15 @@ class WaitQueue(Generic[K]):
         self._numbers += 1
         waiter.number = self._numbers
         self._put(waiter)
+
+    def come(self, key: K) -> None:
+        """It is ready from now on."""
+        self._waiters[key].ready = True
+        self._coming.pop(key, None)
+
+    def coming_tokens(self, band: Band, now: float) -> int:
+        """What those of higher bands will hold that were let in a moment ago and are not ready yet."""
+        return sum(one.tokens for one in self._coming.values() if one.band > band and now - one.entered_at < _COMING_S)
 
     def start(self, waiter: Waiter[K], now: float) -> None:
         """It leaves for a replica."""
@@ -306,6 +320,7 @@ class WaitQueue(Generic[K]):
                 there += [waiter.number for waiter in tenant.line]
         assert sorted(there) == sorted(waiter.number for waiter in self._waiters.values())
         assert self.tokens == sum(waiter.tokens for waiter in self._waiters.values())
+        assert self._coming == {key: waiter for key, waiter in self._waiters.items() if not waiter.ready}
         for band in Band:
             assert self._belonging[band] == sum(waiter.ask.band is band for waiter in self._waiters.values())
 
@@ -341,6 +356,7 @@ class WaitQueue(Generic[K]):
 
     def _remove(self, key: K, turn: int = -1) -> Waiter[K] | None:
         waiter = self._waiters.pop(key, None)
+        self._coming.pop(key, None)
         if waiter is not None:
             self.tokens -= waiter.tokens
             self._belonging[waiter.ask.band] -= 1
