@@ -21,7 +21,7 @@ from benchmarks.served import Served, served
 
 CAPACITY = 10.0
 """Requests a second that the pool of the overload can about take."""
-FACTORS = (0.75, 1.25, 2.0, 10.0)
+FACTORS = (1.25, 2.0, 10.0)
 _SETTLED_S = 5.0
 """What ends sooner does not count: a load that has just begun finds everything empty."""
 

@@ -100,6 +100,7 @@ class EventStream(Reader):
         "_connection",
         "_headers",
         "_missing_at",
+        "_noticed",
         "_number",
         "_ping_due",
         "_placed",
@@ -129,6 +130,7 @@ class EventStream(Reader):
         self._ping_due = False
         self._shown: LiveState | None = None
         self._titled: LiveState | None = None
+        self._noticed: LiveState | None = None
         self._written_at = 0.0
         self._missing_at = -math.inf
 
@@ -168,15 +170,7 @@ class EventStream(Reader):
                 spread = self._number * 97 % _RECONNECT_SPREAD_MS
                 await self._write(sse.encode_live(Reconnect(_RECONNECT_AFTER_MS + spread)))
                 return
-            status = self._tail.status
-            if self._tail.started and status is not self._shown and not self._caught_up:
-                self._shown = status
-                if status is not None:
-                    await self._write(sse.encode_live(status.event))
-            title = self._tail.title
-            if title is not None and title is not self._titled:
-                self._titled = title
-                await self._write(sse.encode_live(title.event))
+            await self._tell_news()
             progress = await self._step()
             if progress is _Progress.ENDED:
                 return
@@ -184,6 +178,20 @@ class EventStream(Reader):
                 if self._ping_due:
                     await self._write(sse.PING)
                 await self.wait()
+
+    async def _tell_news(self) -> None:
+        """What is not in the log, each once: who answers instead, where it stands until there is text, how the conversation is called."""
+        tail = self._tail
+        if tail.started and tail.notice is not None and tail.notice is not self._noticed:
+            self._noticed = tail.notice
+            await self._write(sse.encode_live(tail.notice.event))
+        if tail.started and tail.status is not self._shown and not self._caught_up:
+            self._shown = tail.status
+            if tail.status is not None:
+                await self._write(sse.encode_live(tail.status.event))
+        if tail.title is not None and tail.title is not self._titled:
+            self._titled = tail.title
+            await self._write(sse.encode_live(tail.title.event))
 
     def _must_go(self) -> bool:
         state = self._services.state

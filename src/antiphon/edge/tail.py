@@ -15,7 +15,7 @@ from itertools import takewhile
 
 import structlog
 
-from antiphon.core.events import Title
+from antiphon.core.events import Downgraded, Title
 from antiphon.core.ids import GenerationId
 from antiphon.edge.sse import encode_entry
 from antiphon.orchestrator.live import LiveState
@@ -80,7 +80,8 @@ class Reader:
 class Tail:
     """The newest frames of one generation. ``gone``: the log is no more; ``missing``: it is not there (yet).
 
-    For all its readers ``status`` is what the generation does before its first text, and ``title`` its conversation's newest.
+    For all its readers ``status`` is what the generation does before its first text, ``title`` its conversation's newest, and
+    ``notice`` that a smaller model answers.
     """
 
     def __init__(self, log: GenerationLog, be_reader: BeReader, generation_id: GenerationId) -> None:
@@ -90,6 +91,7 @@ class Tail:
         self.readers: set[Reader] = set()
         self.status: LiveState | None = None
         self.title: LiveState | None = None
+        self.notice: LiveState | None = None
         self.task: asyncio.Task[None] | None = None
         self.generation_id = generation_id
         self._source = log
@@ -180,6 +182,8 @@ class Tail:
         async for state in states:
             if isinstance(state.event, Title):
                 self.title = state
+            elif isinstance(state.event, Downgraded):
+                self.notice = state
             else:
                 self.status = state
             self._wake()

@@ -12,7 +12,7 @@ import math
 from antiphon.inference.fleet import RateMeter
 
 _SPAN_S = 10.0
-_RECENT_S = 2.0
+_RECENT_S = 1.0
 _DEVIATIONS = 2.5
 
 

@@ -81,6 +81,8 @@ class _Wait:
     fingerprints: tuple[int, ...] = ()
     told_s: float | None = None
     """The first forecast of its wait."""
+    bias: float = 1.0
+    """By what that was multiplied."""
 
 
 class PoolPolicy(Generic[K]):
@@ -89,8 +91,7 @@ class PoolPolicy(Generic[K]):
     def __init__(self, rules: PoolRules, ledgers: Sequence[ReplicaLedger], now: float) -> None:
         self.rules = rules
         self._demands = DemandMeter(now)
-        error = ForecastError()
-        self.errors = {band: ForecastError(_TOP_QUANTILE) if band is Band.HIGH else error for band in Band}
+        self.errors = {band: ForecastError(_TOP_QUANTILE if band is Band.HIGH else 0.9) for band in Band}
         self._ledgers = ledgers
         self._queue: WaitQueue[K] = WaitQueue(fair=rules.fair)
         self._waits: dict[K, _Wait] = {}
@@ -197,6 +198,7 @@ class PoolPolicy(Generic[K]):
         if look is not None and not look.starts_now:
             waiter.position, waiter.eta_s, waiter.told_at = look.position, look.wait_s, now
             wait.told_s = look.wait_s if look.wait_s < HORIZON_S else None
+            wait.bias = self.errors[ask.band].bias
         self._demands.arrived(ask.band, demand, now)
         self._drain.update(now, waiting=True)
         self._turns[ask.band].update(now, waiting=True)
@@ -266,7 +268,8 @@ class PoolPolicy(Generic[K]):
         self._drain.update(now, waiting=bool(self._queue), started=1)
         self._starts.add(1.0, now)
         if wait.told_s is not None:
-            self.errors[waiter.ask.band].observe(wait.told_s, now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000)
+            actual_s = now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000
+            self.errors[waiter.ask.band].observe(wait.told_s, actual_s, forecast_s=wait.told_s / wait.bias)
         self._changed = True
 
     def progressed(self, key: K, tokens: int) -> None:
@@ -303,7 +306,7 @@ class PoolPolicy(Generic[K]):
         view = self.view(now)
         told: list[Standing[K]] = []
         for position, (waiter, wait_s, tag) in enumerate(zip(view.order, view.waits_s, view.tags, strict=True), 1):
-            left_s = max(wait_s - (now - view.at), self._turn_s(waiter.band, tag, now), 0.0)
+            left_s = max(wait_s - (now - view.at), self._turn_s(waiter.band, tag, now), 0.0) * self.errors[waiter.ask.band].bias
             standing = self._tell(waiter, position, left_s, now)
             if standing is not None:
                 told.append(standing)
@@ -348,6 +351,7 @@ class PoolPolicy(Generic[K]):
         rate = self._drain.rate(now) or self._starts.rate(now)
         since_s = self._entered / rate if rate else 0.0
         wait_s = max(place.wait_s + since_s - (now - view.at), self._turn_s(ask.band, self._queue.tag(ask), now), 0.0)
+        wait_s *= self.errors[ask.band].bias
         return Place(place.position + self._entered, min(wait_s, max(place.wait_s, HORIZON_S)))
 
     def _turn_s(self, band: Band, tag: float, now: float) -> float:

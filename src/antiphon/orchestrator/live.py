@@ -39,8 +39,9 @@ class LiveFeed:
         return self._settled
 
     def announce(self, notice: Downgraded) -> None:
-        """What every reader is told first, whenever it comes, until text begins."""
+        """What every reader is told first, whenever it comes."""
         self._notice = LiveState(notice)
+        self._notify()
 
     def publish(self, event: Queued | PrefillProgress) -> None:
         """Replace the state; ignored once settled."""
@@ -68,11 +69,13 @@ class LiveFeed:
 
     async def states(self) -> AsyncIterator[LiveState]:
         """The states now, and each newer one; ends with the feed."""
-        seen, told = 0, None
-        if self._notice is not None and not self._settled:
-            yield self._notice
+        seen, told, noticed = 0, None, None
         while True:
-            if self._title is not told:
+            if self._notice is not noticed:
+                noticed = self._notice
+                if noticed is not None:
+                    yield noticed
+            elif self._title is not told:
                 told = self._title
                 if told is not None:
                     yield told
