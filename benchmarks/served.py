@@ -6,6 +6,7 @@ import http.client
 import json
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -38,30 +39,31 @@ class Served:
 
 
 @contextmanager
-def served(config: str = "", *, kept: Path | None = None, module: str = "antiphon") -> Iterator[Served]:
+def served(config: str = "", *, kept: Path | None = None, module: str = "antiphon", python: str = sys.executable) -> Iterator[Served]:
     """Start a server with ``config`` (TOML), wait until it is ready, and drain it at the end; on the folder ``kept`` if given.
 
-    ``module`` is what is run as ``antiphon``.
+    ``module`` is what is run as ``antiphon``, ``python`` the interpreter that has it.
     """
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-") as made:
         folder = made if kept is None else str(kept)
         data = Path(folder)
         file = data / "antiphon.toml"
         file.write_text(config)
-        command = [sys.executable, "-m", module, "serve", "--port", "0", "--data", folder, "--config", str(file)]
+        command = [python, "-m", module, "serve", "--port", "0", "--data", folder, "--config", str(file)]
         start = time.perf_counter()
         with (data / "server.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             line = _first_line(process, data)
+            ready_s = time.perf_counter() - start
             url = line.partition(": ")[2].partition("/?token=")[0]
             key = subprocess.run(
-                [sys.executable, "-m", "antiphon", "keys", "create", "--name", "bench", "--data", folder, "--config", str(file)],
+                [python, "-m", "antiphon", "keys", "create", "--name", "bench", "--data", folder, "--config", str(file)],
                 check=True,
                 capture_output=True,
                 text=True,
             ).stdout.strip()
-            yield Served(url=url, key=key, pid=process.pid, data=data, ready_s=time.perf_counter() - start)
+            yield Served(url=url, key=key, pid=process.pid, data=data, ready_s=ready_s)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -69,6 +71,13 @@ def served(config: str = "", *, kept: Path | None = None, module: str = "antipho
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _first_line(process: subprocess.Popen[str], data: Path) -> str:

@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from antiphon.cli.chat_session import ChatSession
+from antiphon.client import Client
 from tests.cli.conftest import Antiphon
 from tests.client.scripted_server import Scene, scripted
 
@@ -52,6 +54,15 @@ def test_a_conversation_until_the_end_of_input(antiphon: Antiphon, monkeypatch: 
         assert antiphon("chat", "--url", server.url, "--key", "ak_1").code == 0
     assert [json.loads(request.body)["content"] for request in server.requests[1:]] == ["one", "two"]
     assert {request.path for request in server.requests[1:]} == {"/v1/conversations/conv_1/messages"}
+
+
+def test_a_server_that_goes_away_is_told_and_the_conversation_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("/history\n/model\n"))
+    session = ChatSession(Client(f"http://127.0.0.1:{free_port}", "ak_1"), "conv_1", model=None, plain=True)
+    assert session.run() == 0
+    assert capsys.readouterr().err.count("Connection refused") == 2
 
 
 def test_a_failed_answer_is_exit_code_1(antiphon: Antiphon) -> None:

@@ -56,7 +56,10 @@ def _serve(handshake: Handshake) -> None:
     """Build what the handshake names and run its loop until it is told to stop."""
     spec = handshake.spec
     if spec.engine == "openai":
-        asyncio.run(_relay(handshake))
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_relay(handshake))
         return
     _limit_threads()
     executor, tokenizer = _build(spec)

@@ -39,7 +39,7 @@ class ChatSession:
 
     def run(self) -> int:
         """Read messages and commands until the end of input."""
-        from antiphon.client import ApiError
+        from antiphon.client import ClientError
 
         _edit_lines()
         while True:
@@ -55,8 +55,10 @@ class ChatSession:
                 return 0
             try:
                 self._take(line)
-            except ApiError as error:
+            except ClientError as error:
                 print(f"antiphon: {error}", file=sys.stderr)
+            except KeyboardInterrupt:
+                print("\n(stopped)", file=sys.stderr)
 
     def _take(self, line: str) -> None:
         name, _, rest = line.partition(" ")

@@ -32,20 +32,21 @@ from antiphon.edge.routes import (
 ROUTERS: tuple[APIRouter, ...] = tuple(
     module.router
     for module in (
+        # Asked for most, and first: a request is held against one route after the other.
+        openai,
+        messages,
+        generations,
+        conversations,
+        models,
         session,
         providers,
         account,
         own_account,
         personal,
         keys,
-        conversations,
-        messages,
-        generations,
         search,
         shares,
         transfer,
-        models,
-        openai,
         admin,
         organisation,
         oversight,
