@@ -444,7 +444,8 @@ def test_palette_share_and_model_picker(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("tab", ["General", "Personal", "Models", "Data", "Usage", "Account"])
-def test_settings(opened: Opened, tab: str) -> None:
+def test_settings(opened: Opened, served: Server, tab: str) -> None:
+    served.key()  # it is listed, whichever test came first
     chat = opened(settings={"theme": "light"})
     chat.page.get_by_role("button", name="Account").click()
     chat.page.get_by_role("menuitem", name="Settings").click()
