@@ -41,7 +41,8 @@ output = "1000"
 
 
 def config(plan: str = PLAN, money: str = MONEY) -> str:
-    return f"{TIMING}\n{plan}\n{POOL}\n{money}"
+    """Titles are first words: a model's would be records too."""
+    return f'{TIMING}\n[background]\ntitles = "words"\n{plan}\n{POOL}\n{money}'
 
 
 def asked(http: httpx.Client, tokens: int = 8, **headers: str) -> httpx.Response:
