@@ -46,6 +46,8 @@ def main() -> None:
             run(executors[name], prompts, ROWS, Sampling(max_tokens=most, seed=1, temperature=0.0), ignore_end_of_turn=True)
             for most in (1, tokens)
         )
+        if long[1] <= short[1]:
+            raise SystemExit(f"{name}: {tokens} tokens took no longer than one; the machine was disturbed, and this measures nothing")
         return (long[0] - short[0]) / (long[1] - short[1])
 
     for name in executors:
