@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 READY_SECONDS = 120.0
+SCOPES = "chat,usage,admin,metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,21 @@ def served(config: str = "", *, kept: Path | None = None, module: str = "antipho
             ready_s = time.perf_counter() - start
             url = line.partition(": ")[2].partition("/?token=")[0]
             key = subprocess.run(
-                [python, "-m", "antiphon", "keys", "create", "--name", "bench", "--data", folder, "--config", str(file)],
+                [
+                    python,
+                    "-m",
+                    "antiphon",
+                    "keys",
+                    "create",
+                    "--name",
+                    "bench",
+                    "--scopes",
+                    SCOPES,
+                    "--data",
+                    folder,
+                    "--config",
+                    str(file),
+                ],
                 check=True,
                 capture_output=True,
                 text=True,

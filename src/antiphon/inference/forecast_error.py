@@ -11,7 +11,8 @@ _FEWEST = 20
 _FIRST_SAFETY = 1.2
 _MOST_SAFETY = 2.0
 _SHORTEST_S = 0.1
-_LATEST = 40
+_LATEST = 24
+_FEWEST_LATEST = 8
 _TELLING_S = 0.5
 """A wait that was forecast to be shorter says nothing about forecasts on the whole."""
 _MOST_BIAS = 2.0
@@ -43,7 +44,7 @@ class ForecastError:
     @property
     def bias(self) -> float:
         """How many times as long as was forecast waits have lately been: the median, between 1 and 2."""
-        if len(self._latest) < _FEWEST:
+        if len(self._latest) < _FEWEST_LATEST:
             return 1.0
         return min(max(median(self._latest), 1.0), _MOST_BIAS)
 

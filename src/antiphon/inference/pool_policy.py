@@ -24,7 +24,7 @@ from antiphon.inference.wait_queue import Waiter, WaitQueue
 K = TypeVar("K", bound=Hashable)
 
 _VIEW_S = 0.5
-_CHANGED_VIEW_S = 0.001
+_CHANGED_VIEW_S = 0.002
 """How old a view of the line may be that something has happened since, for each that waits."""
 _RATE_SPAN_S = 10.0
 _REFUSED_LATELY_S = 5.0
