@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.core.generation import Usage
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, TenantId, UserId
-from antiphon.core.usage import UnreadableRecord, UsageRecord, money, usage_json, usage_record
+from antiphon.core.usage import Purpose, UnreadableRecord, UsageRecord, money, usage_json, usage_record
 
 FIELDS = [
     "generation_id", "tenant_id", "user_id", "key_id", "conversation_id", "model", "requested_model", "pool", "release", "plan",
@@ -61,6 +61,9 @@ def record() -> UsageRecord:
 
 def test_a_record_is_read_as_it_was_written() -> None:
     assert usage_record(usage_json(record())) == record()
+    for purpose in Purpose:
+        titled = replace(record(), purpose=purpose)
+        assert usage_record(usage_json(titled)) == titled
     unpriced = replace(record(), usage=Usage(), key_id=None, finish_reason="stop", estimated=False)
     assert usage_record(usage_json(unpriced)) == unpriced
     assert usage_record(usage_json(unpriced).replace("{", '{"later":[1],', 1)) == unpriced

@@ -89,10 +89,10 @@ def others_least_share(*, fair: bool) -> float:
     for number, turn in enumerate(turns):
         turn.number = number
     pool = VirtualPool(Machine(), queue_limit=10**9, fair=fair, refuses=False)
-    pool.run(turns, until_s=30.0)
+    pool.run(turns, until_s=14.0)
     served = {f"t{tenant}": 0.0 for tenant in range(8)}
     for turn in turns:
-        if turn.started_s is not None and 2.0 <= turn.started_s <= 20.0:
+        if turn.started_s is not None and 2.0 <= turn.started_s <= 14.0:
             served[turn.ask.tenant] += turn.ask.prompt_tokens + 2 * turn.written
     return min(served[f"t{tenant}"] for tenant in range(1, 8)) / (sum(served.values()) / 8)
 

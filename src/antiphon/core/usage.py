@@ -68,7 +68,10 @@ def usage_of(generation: Generation, usage: Usage, *, finish_reason: str | None,
 
 
 def usage_json(record: UsageRecord) -> str:
-    """The record as one line of JSON with the contract's keys; money as a decimal string, time as RFC 3339."""
+    """The record as one line of JSON with the contract's keys; money as a decimal string, time as RFC 3339.
+
+    One that is no answer's names its ``purpose`` besides.
+    """
     usage = record.usage
     return json.dumps(
         {
@@ -93,7 +96,7 @@ def usage_json(record: UsageRecord) -> str:
             "cost": money(usage.cost),
             "estimated": record.estimated,
             "finished_at": rfc3339(record.finished_at),
-            "purpose": record.purpose.value,
+            **({} if record.purpose is Purpose.ANSWER else {"purpose": record.purpose.value}),
         },
         ensure_ascii=False,
         separators=(",", ":"),
