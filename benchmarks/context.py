@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, cast
 
 from antiphon.app.config import Flags, load_config
+from antiphon.app.interpreter import tune_interpreter
 from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import ConversationId, GenerationId, IdKind, MessageId, TenantId, UserId
@@ -229,6 +230,7 @@ async def measure_assembly(report: Report, *, seed: int, turns: int) -> None:
     if folder is None:
         raise SystemExit("the default model is not installed: antiphon models pull")
     draw = Random(seed)
+    tune_interpreter()  # as the server's
     with tempfile.TemporaryDirectory(prefix="antiphon-context-") as data:
         database = SqliteDatabase(Path(data) / "antiphon.db")
         await database.open()
@@ -246,7 +248,9 @@ async def measure_assembly(report: Report, *, seed: int, turns: int) -> None:
                 planned = await planner.plan(place, question, bench.pool)
                 plan_s = time.perf_counter() - start
                 leaf = await bench.turn(conversation, question, planned, " ".join([answered] * 3))
-                await planner.learn(Place(bench.owner, conversation, leaf), (question.message_id, leaf))  # as after each answer
+                ahead = Place(bench.owner, conversation, leaf)  # as after each answer
+                await planner.draft(ahead, Question(leaf, ""), bench.pool)
+                await planner.learn(ahead, (question.message_id, leaf))
                 start = time.perf_counter()
                 prompt = await planner.render(place, question, planned.record, bench.pool)
                 render_s = time.perf_counter() - start

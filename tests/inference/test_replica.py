@@ -177,3 +177,9 @@ def test_a_broken_executor_fails_every_request_here(failure: Exception) -> None:
         end = channel.about(handle)[-1]
         assert isinstance(end, FailedFrame)
         assert "0x3f" not in end.detail
+
+
+def test_a_first_token_is_told_before_the_others_of_its_step() -> None:
+    channel = serve({0: [Submit(1, engine_request([7, 5]))], 2: [Submit(2, engine_request([8, 5], max_tokens=3))]})
+    both = next(step for step in channel.steps if len(step.sequences) == 2)
+    assert [sequence.handle for sequence in both.sequences] == [2, 1]

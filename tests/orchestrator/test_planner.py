@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise, takewhile
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from antiphon.app.system import SystemClock
-from antiphon.core.errors import PromptTooLong
+from antiphon.core.errors import NotFound, PromptTooLong
 from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.ids import ConversationId, MemoryId, MessageId, UserId
 from antiphon.core.messages import Message, PromptRecord
@@ -23,9 +24,9 @@ from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import ContinueRequest
 from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt, compose, opening_parts, render
 from antiphon.orchestrator.planner import Place, PromptPlanner
-from antiphon.stores.conversations.base import Owner
+from antiphon.stores.conversations.base import Conversations, Owner
 from tests.orchestrator.conftest import reference_pool
-from tests.orchestrator.stage import Stage
+from tests.orchestrator.stage import Failing, Stage
 
 ANSWER = TurnParams(max_tokens=30)
 
@@ -258,3 +259,37 @@ async def test_what_left_the_window_comes_back_when_it_is_asked_for_and_stays_wi
     now = await rendered(stage, answer)
     assert record_of(answer).snippets == ()
     assert now.ids[: len(before.ids) - 1] == before.ids[:-1]
+
+
+async def test_a_turn_that_was_looked_ahead_to_is_planned_without_a_read(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    for text in ("one", "two"):
+        answer = await ask(stage, conversation_id, text)
+    counted = Failing(stage.conversations, 10**9, NotFound(), after=False)
+    planner = PromptPlanner(replace(stage.ports, conversations=cast("Conversations", counted)))
+    place, pool = Place(stage.owner, conversation_id, answer.id), stage.ports.gateway.resolve("quick", ())
+    question = Question(MessageId("msg_new"), "three")
+    await planner.draft(place, Question(answer.id, ""), pool)
+    reads = counted.calls
+    planned = await planner.plan(place, question, pool)
+    assert counted.calls == reads
+    assert planned == await PromptPlanner(stage.ports).plan(place, question, pool)
+    with pytest.raises(NotFound):
+        await planner.plan(replace(place, owner=Owner(stage.owner.tenant_id, UserId("user_2"))), question, pool)
+    reads = counted.calls
+    planner.forget(answer.id)
+    assert await planner.plan(place, question, pool) == planned
+    assert counted.calls > reads
+
+
+async def test_a_continued_answer_is_read_whole(stage: Stage) -> None:
+    conversation_id = await stage.conversation()
+    answer = await ask(stage, conversation_id, "one")
+    pool = stage.ports.gateway.resolve("quick", ())
+    await stage.runner.planner.draft(Place(stage.owner, conversation_id, answer.id), Question(answer.id, ""), pool)
+    again = await stage.desk.continue_message(stage.principal, ContinueRequest(answer.id, ANSWER, None, None))
+    await stage.ended(again.generation_id)
+    whole = await stage.message(answer.id)
+    assert len(whole.content) > len(answer.content)
+    following = await ask(stage, conversation_id, "two")
+    assert whole.content in [counted.part.text for counted in (await rendered(stage, following, stage.runner.planner)).parts]

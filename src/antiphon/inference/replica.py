@@ -126,7 +126,8 @@ class Replica:
         planned = self._clock.monotonic()
         result = self._executor.step(plan)
         computed = self._clock.monotonic()
-        for output in self._scheduler.apply(result, computed):
+        # Decode rows come first in a step. Told in reverse, first tokens are not written to their readers behind all others.
+        for output in reversed(self._scheduler.apply(result, computed)):
             self._emit(output, computed)
         self._send(StepTimes(planned - started, result.infer_s, result.sample_s, self._emit_s))
         self._emit_s = self._clock.monotonic() - computed

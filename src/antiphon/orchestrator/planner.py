@@ -82,7 +82,8 @@ class PromptPlanner:
         self._texts: dict[str, EncodedTexts] = {}
         self._above: _Remembered[MessageId, tuple[MessageId, ...]] = _Remembered()
         self._summaries: _Remembered[MessageId, Summary] = _Remembered()
-        self._windows: _Remembered[MessageId, tuple[Message, ...]] = _Remembered(_WINDOWS)
+        self._windows: _Remembered[tuple[Owner, MessageId], tuple[Message, ...]] = _Remembered(_WINDOWS)
+        self._forgotten = 0
         self._ends: _Remembered[tuple[str, MessageId], CountedEnd] = _Remembered(_WINDOWS)
         self._stems: _Remembered[tuple[str, MessageId], Stem] = _Remembered(_WINDOWS)
         self.recall = Recall(ports.embedder)
@@ -186,7 +187,8 @@ class PromptPlanner:
         return window, made
 
     def forget(self, message_id: MessageId) -> None:
-        """A message is going to be written on: nothing that was read of it counts any more."""
+        """A message is going to be written on, or was: nothing that was read of it counts any more."""
+        self._forgotten += 1
         self._windows.drop(lambda window: any(message.id == message_id for message in window))
 
     def forget_conversation(self, conversation_id: ConversationId) -> None:
@@ -195,6 +197,7 @@ class PromptPlanner:
         def of_it(messages: Sequence[Message]) -> bool:
             return bool(messages) and messages[0].conversation_id == conversation_id
 
+        self._forgotten += 1
         self.recall.forget(conversation_id)
         self._windows.drop(of_it)
         self._ends.drop(lambda end: of_it(end.messages))
@@ -218,16 +221,24 @@ class PromptPlanner:
         return None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
 
     async def _branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
+        forgotten = self._forgotten
         end = await self._read_branch_end(place, pool)
-        if place.leaf is not None and all(message.status is not MessageStatus.STREAMING for message in end.messages):
-            self._windows.put(place.leaf, end.messages)
+        settled = all(message.status is not MessageStatus.STREAMING for message in end.messages)
+        if place.leaf is not None and settled and forgotten == self._forgotten:
+            self._windows.put((place.owner, place.leaf), end.messages)
         return end
 
     async def _newest(self, place: Place, leaf: MessageId) -> tuple[Message, ...]:
-        """The last messages of the branch: what is new since its window was last read, and that window."""
+        """The last messages of the branch: what is new since its window was last read, and that window.
+
+        Nothing is read where the window is the branch's own, as after each answer that was looked ahead from: what has ended stays.
+        """
+        window = self._windows.get((place.owner, leaf))
+        if window:
+            return window
         messages = await self._ports.conversations.branch(place.owner, place.conversation_id, leaf, last=_FEW)
         for index in range(len(messages) - 1, -1, -1):
-            window = self._windows.get(messages[index].id)
+            window = self._windows.get((place.owner, messages[index].id))
             if window is not None:
                 return (*window, *messages[index + 1 :])
         return messages
@@ -266,7 +277,7 @@ class PromptPlanner:
         """The messages of the record's window, read from the branch's end."""
         if record.start == question.message_id:
             return ()
-        messages = () if place.leaf is None else self._windows.get(place.leaf) or ()
+        messages = () if place.leaf is None else self._windows.get((place.owner, place.leaf)) or ()
         start = _place_of(messages, record.start)
         if start is not None:
             return messages[start:]

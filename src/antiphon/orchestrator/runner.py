@@ -244,8 +244,10 @@ class Runner:
             run.control.live.end()
             run.holding.__exit__(None, None, None)
             del self._runs[generation_id]
-            if run.generation is not None and not self._draining:
-                self.on_end(run.generation)
+            if run.generation is not None:
+                self.planner.forget(run.generation.message_id)
+                if not self._draining:
+                    self.on_end(run.generation)
             if self._turned_away:
                 self._turned_away = False
                 self._sweep_now.set()
