@@ -106,6 +106,7 @@ def ask_everything(server: Server, folder: Path, examples: int) -> int:
     return cases
 
 
+@pytest.mark.slow
 def test_a_few_calls_of_every_kind(fast: Server, tmp_path: Path) -> None:
     operations = sum(len(methods) for methods in httpx.get(f"{fast.url}/openapi.json").json()["paths"].values())
     assert ask_everything(fast, tmp_path, FEW) > operations

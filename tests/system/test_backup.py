@@ -22,6 +22,7 @@ def antiphon(server: Server, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_serving_server_serves_elsewhere(make_server: Callable[[str], Server], tmp_path: Path) -> None:
     server = make_server(reference_config(output_tokens_per_s=20))
     person = server.person()
