@@ -24,6 +24,7 @@ from antiphon.core.tenancy import Band
 from antiphon.inference.ask import Ask
 from antiphon.inference.band_shares import BandShares, order_of_bands
 from antiphon.inference.reserve import Reserves
+from antiphon.inference.virtual_clock import MOST_IDLE, VirtualClock
 
 MOST_PASSES = 2
 """How often others may go before a request that does not fit; then all of its band and below wait until it does."""
@@ -34,7 +35,6 @@ _AGEING_LIMITS = 2.0
 _MOST_CANDIDATES = 32
 _COMING_S = 1.0
 """For so long room is kept for a request that was let in and is not ready yet: others of lower bands leave it."""
-_MOST_IDLE = 4096
 
 K = TypeVar("K", bound=Hashable)
 
@@ -73,47 +73,13 @@ class Waiter(Generic[K]):
         return self.user_tag, self.number
 
 
-@dataclass(slots=True)
-class _Clock:
-    """Start tags of those that share something: ``ends`` by name, and the virtual time: how much each of those that wait has
-    been given by now, at an equal share.
-    """
-
-    now: float = 0.0
-    ends: dict[str, float] = field(default_factory=dict[str, float])
-
-    def tag(self, name: str) -> float:
-        return max(self.ends.get(name, 0.0), self.now)
-
-    def extend(self, name: str, charge: float) -> float:
-        """The tag of a new request of ``name``."""
-        if name not in self.ends and len(self.ends) >= _MOST_IDLE:
-            self.ends = {other: end for other, end in self.ends.items() if end > self.now}
-        tag = self.tag(name)
-        self.ends[name] = tag + charge
-        return tag
-
-    def correct(self, name: str, charge: float) -> None:
-        if name in self.ends:
-            self.ends[name] += charge
-
-    def start(self, tag: float, charge: float, sharers: int) -> None:
-        """A request with ``tag`` is started, while ``sharers`` want something."""
-        self.now = max(self.now + charge / max(sharers, 1), tag)
-
-    def rest(self) -> None:
-        """Nobody waits any more: what anybody was given until now is nobody's loss."""
-        self.now = max(self.now, *self.ends.values()) if self.ends else self.now
-        self.ends.clear()
-
-
 @dataclass(slots=True, eq=False)
 class _Tenant(Generic[K]):
     """One tenant's part of a band's line: its turns, as tags, and who takes them, both in order."""
 
     turns: list[float] = field(default_factory=list[float])
     line: list[Waiter[K]] = field(default_factory=list["Waiter[K]"])
-    users: _Clock = field(default_factory=_Clock)
+    users: VirtualClock = field(default_factory=VirtualClock)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +87,7 @@ class _Line(Generic[K]):
     """One band's."""
 
     tenants: dict[str, _Tenant[K]] = field(default_factory=dict[str, "_Tenant[K]"])
-    clock: _Clock = field(default_factory=_Clock)
+    clock: VirtualClock = field(default_factory=VirtualClock)
     waiting: int = 0
 
     def heads(self) -> list[tuple[float, int, _Tenant[K]]]:
@@ -331,7 +297,7 @@ class WaitQueue(Generic[K]):
         name, user = (waiter.ask.tenant, waiter.ask.user) if self._fair else ("", "")
         tenant = line.tenants.get(name)
         if tenant is None:
-            if len(line.tenants) >= _MOST_IDLE:
+            if len(line.tenants) >= MOST_IDLE:
                 line.tenants = {other: one for other, one in line.tenants.items() if one.line}
             tenant = line.tenants[name] = _Tenant()
         charge = waiter.charge if self._fair and waiter.band <= waiter.ask.band else 0.0

@@ -14,7 +14,7 @@ import structlog
 from antiphon.core.allowance import Customer, Serving
 from antiphon.core.errors import Draining, FieldFault, InvalidRequest, PromptTooLong
 from antiphon.core.events import Queued
-from antiphon.core.generation import GenerationStatus, TurnParams, Usage
+from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.limits import Standing
 from antiphon.core.messages import Role
@@ -24,6 +24,7 @@ from antiphon.core.usage import UsageRecord, usage_json
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokenizer, Tokens
 from antiphon.orchestrator.allowances import Ended
 from antiphon.orchestrator.asking import Size, ask_for, route_of
+from antiphon.orchestrator.ending import as_reported
 from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
@@ -216,16 +217,7 @@ class CompletionStream:
             await asyncio.wait((self._next,))
 
     async def _account(self, status: GenerationStatus) -> None:
-        now, engine = self._ports.clock.now(), self.usage
-        usage = Usage(
-            prompt_tokens=engine.prompt_tokens,
-            cached_tokens=engine.cached_tokens,
-            output_tokens=engine.output_tokens,
-            queued_ms=engine.queued_ms,
-            prefill_ms=engine.prefill_ms,
-            decode_ms=engine.decode_ms,
-            accelerator_ms=engine.accelerator_ms,
-        )
+        now, usage = self._ports.clock.now(), as_reported(self.usage)
         ended = Ended(self.generation_id, status, usage, now)
         ended = replace(ended, usage=replace(usage, cost=self._ports.allowances.cost(self._serving, ended)))
         record = UsageRecord(

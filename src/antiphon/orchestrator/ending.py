@@ -26,6 +26,19 @@ class Ending:
     estimated: bool = False
 
 
+def as_reported(engine: EngineUsage) -> Usage:
+    """The engine's count, as it stands; what it costs is not known yet."""
+    return Usage(
+        prompt_tokens=engine.prompt_tokens,
+        cached_tokens=engine.cached_tokens,
+        output_tokens=engine.output_tokens,
+        queued_ms=engine.queued_ms,
+        prefill_ms=engine.prefill_ms,
+        decode_ms=engine.decode_ms,
+        accelerator_ms=engine.accelerator_ms,
+    )
+
+
 def completed(finished: Finished, usage: Usage) -> Ending:
     """The engine came to an end by itself."""
     cancelled = finished.reason is FinishReason.CANCELLED

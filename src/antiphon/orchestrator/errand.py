@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from antiphon.core.allowance import Serving
-from antiphon.core.generation import Generation, GenerationStatus, Sampling, Usage
+from antiphon.core.generation import Generation, GenerationStatus, Sampling
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.plans import Plan
 from antiphon.core.tenancy import Band
@@ -20,6 +20,7 @@ from antiphon.engines.base import EngineRequest, EngineUsage, Finished, Prefilli
 from antiphon.inference.fleet import PoolStatus
 from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.completion import finish_anyway
+from antiphon.orchestrator.ending import as_reported
 from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.thinking import ThinkingSplit
@@ -74,15 +75,7 @@ class Errand:
     async def _account(self, request: EngineRequest) -> None:
         generation, now, finished = self.generation, self.ports.clock.now(), self._finished
         engine = finished.usage if finished else EngineUsage(len(request.prompt_ids), 0, self._output_tokens, 0, 0, 0, 0)
-        usage = Usage(
-            prompt_tokens=engine.prompt_tokens,
-            cached_tokens=engine.cached_tokens,
-            output_tokens=engine.output_tokens,
-            queued_ms=engine.queued_ms,
-            prefill_ms=engine.prefill_ms,
-            decode_ms=engine.decode_ms,
-            accelerator_ms=engine.accelerator_ms,
-        )
+        usage = as_reported(engine)
         serving = Serving(self.pool.name, self.pool.model)
         ended = Ended(GenerationId(request.request_id), GenerationStatus.COMPLETE if finished else GenerationStatus.CANCELLED, usage, now)
         ended = replace(ended, usage=replace(usage, cost=self.ports.allowances.cost(serving, ended)))
