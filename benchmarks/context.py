@@ -31,7 +31,7 @@ from antiphon.core.messages import Conversation
 from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.static_embedding import static_embedder
 from antiphon.engines.tokenizer import load_tokenizer
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PlannedPrompt, PromptPlanner
 from antiphon.orchestrator.ports import Ports
@@ -173,7 +173,7 @@ class Bench:
             **{name: value for name, value in ports.items() if name in wanted},
         )
         self.tokenizer = tokenizer
-        self.pool = PoolStatus("small", MODEL, "ready", "normal", 0, 8192)
+        self.pool = ServedPool("small", MODEL, 8192)
 
     async def conversation(self) -> ConversationId:
         now, name = self.clock.now(), ConversationId(self.ids.new(IdKind.CONVERSATION))

@@ -18,7 +18,7 @@ from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineRequest, EngineUsage, Finished, Prefilling, Tokens
 from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.admission import Admit
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.stores.log.journal import JournalLog
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class SimulatedGateway:
         self._world = world
         self.speaking: dict[str, _Speaking] = {}
 
-    def resolve(self, name: str | None, allowed: object) -> PoolStatus:
-        return PoolStatus("small", "reference", "ready", "normal", 0, 4096)
+    def resolve(self, name: str | None, allowed: object) -> ServedPool:
+        return ServedPool("small", "reference", 4096)
 
     def tokenizer(self, pool: str) -> ReferenceTokenizer:
         return TOKENIZER

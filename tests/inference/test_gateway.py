@@ -108,6 +108,7 @@ async def test_a_full_replica_lets_requests_wait_with_a_place(tmp_path: Path) ->
         def decision() -> object:
             return gateway.decide("small", Ask("tenant_a", "", 70, 20))
 
+        await collect(gateway, engine_request(unlike("warm", 70), request_id="warm", max_tokens=4))  # its pace is known after a few steps
         assert decision() == Admit()
         assert gateway.statuses()[0].load == "normal"
         first = send("first")

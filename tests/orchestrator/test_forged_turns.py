@@ -15,7 +15,7 @@ from antiphon.core.ids import ConversationId, GenerationId, IdKind, MemoryId, Me
 from antiphon.core.messages import Role
 from antiphon.core.prompts import Memory, Summary
 from antiphon.engines.tokenizer import ModelTokenizer, load_tokenizer
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.background import _fitting, _title_request
 from antiphon.orchestrator.parts import PartKind, Question, RenderedPrompt
 from antiphon.orchestrator.planner import Place, PromptPlanner
@@ -25,7 +25,7 @@ from tests.engines.conftest import model_folder  # noqa: F401 - a fixture
 from tests.engines.families import FAMILIES, INJECTIONS, Family
 from tests.orchestrator.stage import Stage
 
-POOL = PoolStatus("small", "model", "ready", "normal", 0, context_tokens=2600)
+POOL = ServedPool("small", "model", context_tokens=2600)
 QUESTION = "Which colour has my boat Amaryllis?"
 
 

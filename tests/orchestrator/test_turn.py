@@ -16,7 +16,7 @@ from antiphon.core.generation import GenerationStatus, TurnParams
 from antiphon.core.messages import MessageStatus
 from antiphon.engines.base import EngineEvent, EngineRequest
 from antiphon.inference.ask import Ask
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator import turn
 from antiphon.orchestrator.acceptance import ContinueRequest
@@ -140,7 +140,7 @@ async def test_a_dead_engine_leaves_an_interrupted_answer_that_continues(stage: 
     assert undisturbed.startswith(message.content)
 
     async with asyncio.timeout(20):
-        while gateway.resolve("slow", ()).status != "ready":
+        while {pool.name: pool.status for pool in gateway.statuses()}["slow"] != "ready":
             await asyncio.sleep(0.05)
     continued = await stage.desk.continue_message(stage.principal, ContinueRequest(message.id, LONG, None, ""))
     entries = await stage.entries(continued.generation_id)
@@ -347,7 +347,7 @@ class Slow:
     def __getattr__(self, name: str) -> object:
         return getattr(self._gateway, name)
 
-    def resolve(self, name: str | None, allowed: Sequence[str]) -> PoolStatus:
+    def resolve(self, name: str | None, allowed: Sequence[str]) -> ServedPool:
         pool = self._gateway.resolve(name, allowed)
         self._loading -= 1
         return replace(pool, context_tokens=0) if self._loading >= 0 else pool

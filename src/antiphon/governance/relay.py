@@ -61,16 +61,16 @@ class Relay:
             await asyncio.sleep(pause)
 
     async def drain(self) -> int:
-        """Send all that waits now; returns how many entries left. Raises ``StoreUnavailable``, ``DiskFull``."""
-        sent = 0
-        while True:
+        """Send all that waits now; returns how many entries left. What comes meanwhile waits for the next time: under a steady
+        load there would be no end, and a transaction for every record. Raises ``StoreUnavailable``, ``DiskFull``.
+        """
+        sent, left, full = 0, 1, True
+        while full and left:
             entries = await self._outbox.unsent(limit=BATCH)
-            if not entries:
-                return sent
-            left = await self._send(entries)
+            full = len(entries) == BATCH
+            left = await self._send(entries) if entries else 0
             sent += left
-            if left == 0:
-                return sent
+        return sent
 
     async def _send(self, entries: Sequence[OutboxEntry]) -> int:
         arrived = await self._route.send(entries)

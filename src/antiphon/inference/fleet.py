@@ -20,15 +20,21 @@ _LOAD_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class PoolStatus:
-    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait; ``context_tokens`` 0 until a replica was ready."""
+class ServedPool:
+    """A pool as a prompt is made for it; ``context_tokens`` 0 until a replica was ready."""
 
     name: str
     model: str
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus(ServedPool):
+    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait."""
+
     status: Literal["ready", "loading", "down"]
     load: Literal["normal", "high", "full"]
     wait_ms: int
-    context_tokens: int
 
 
 @dataclass(frozen=True, slots=True)

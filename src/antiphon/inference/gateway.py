@@ -23,7 +23,7 @@ from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenizer
 from antiphon.inference.admission import Admit, Decision, Downgrade, Look, Queue, Shed, capped, decide, within_limit
 from antiphon.inference.ask import Ask, ask_of
-from antiphon.inference.fleet import PoolStatus, ReplicaStatus
+from antiphon.inference.fleet import PoolStatus, ReplicaStatus, ServedPool
 from antiphon.inference.pool import Pool, PoolRuntime
 from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
 from antiphon.inference.ticket import Ticket
@@ -152,7 +152,7 @@ class Gateway:
         """Requests in the pool's line, by band, the highest first."""
         return self._pool(pool).waiting()
 
-    def resolve(self, name: str | None, allowed: Sequence[str]) -> PoolStatus:
+    def resolve(self, name: str | None, allowed: Sequence[str]) -> ServedPool:
         """The pool called ``name``, or the one that serves the model ``name``. ``allowed`` holds names of either kind; empty: all.
 
         ``None`` means the first of ``allowed`` that exists, or the first pool. Raises ``ModelGone`` when there is no such
@@ -162,13 +162,13 @@ class Gateway:
             wanted = [pool for entry in allowed for pool in self._named(entry)] if allowed else list(self._pools.values())
             if not wanted:
                 raise ModelGone
-            return wanted[0].status()
+            return wanted[0].served
         named = self._named(name)
         if not named:
             raise ModelGone
         for pool in named:
             if not allowed or pool.name in allowed or pool.runtime.spec.model in allowed:
-                return pool.status()
+                return pool.served
         raise Forbidden("Your plan does not include this model.")
 
     def tokenizer(self, pool: str) -> Tokenizer:
@@ -181,10 +181,10 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def smaller(self, pool: str) -> PoolStatus | None:
+    def smaller(self, pool: str) -> ServedPool | None:
         """The pool that ``pool`` falls back on under load, if it has one."""
         name = self._pool(pool).runtime.spec.downgrade_to
-        return self._pools[name].status() if name in self._pools else None
+        return self._pools[name].served if name in self._pools else None
 
     def decide(self, pool: str, ask: Ask) -> Decision:
         """What would happen to such a request now. Takes no place."""
@@ -316,4 +316,4 @@ class Gateway:
 
 def _as_trimmed(ask: Ask, smaller: Pool) -> Ask:
     """What a turn that may be downgraded asks of the smaller pool: whoever asks trims its prompt to the model that answers."""
-    return ask.within(smaller.status().context_tokens)
+    return ask.within(smaller.served.context_tokens)

@@ -22,7 +22,7 @@ from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, ReplicaSpec, Tokenizer, Tokens
 from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
-from antiphon.inference.fleet import PoolStatus, ReplicaLedger, ReplicaStatus
+from antiphon.inference.fleet import PoolStatus, ReplicaLedger, ReplicaStatus, ServedPool
 from antiphon.inference.pool_policy import Availability, PoolPolicy, PoolRules, Standing
 from antiphon.inference.prefix_cache import prompt_fingerprints
 from antiphon.inference.shell import ReplicaShell
@@ -118,6 +118,10 @@ class Pool:
         """Why no replica could be started, when all have tried and failed."""
         failures = [shell.supervisor.failure for shell in self._shells]
         return failures[0] if failures and all(failures) else None
+
+    @property
+    def served(self) -> ServedPool:
+        return ServedPool(self.name, self.runtime.spec.model, self._context_tokens)
 
     def status(self, band: Band = Band.STANDARD) -> PoolStatus:
         """The pool as one who would wait in ``band`` sees it."""

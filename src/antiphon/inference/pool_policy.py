@@ -126,8 +126,7 @@ class PoolPolicy(Generic[K]):
 
     def look(self, ask: Ask, now: float, availability: Availability = Availability()) -> Look:
         """What a newcomer would meet. Changes nothing but the measure of demand."""
-        shared = self._is_shared(ask)
-        cap = output_cap(ask, high=self._pressure.high and shared)
+        cap = output_cap(ask, high=self._pressure.high and self._is_shared(ask))
         if cap is not None:
             ask = replace(ask, output_tokens=cap)
         demand = self._demands.expected(ask)
@@ -137,7 +136,7 @@ class PoolPolicy(Generic[K]):
         place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
         if not starts_now:
             place = replace(place, wait_s=place.wait_s + availability.opening_s)
-        high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and shared
+        high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and self._is_shared(ask)
         return Look(
             pool=self.rules.name,
             model=self.rules.model,
@@ -301,6 +300,8 @@ class PoolPolicy(Generic[K]):
         """What has changed for those that wait since they were told: positions that fall, and rise only when somebody of a
         higher band came; times that count down and are put right gently.
         """
+        if not self._queue:
+            return []
         if self._changed:
             self._view = None
         view = self.view(now)

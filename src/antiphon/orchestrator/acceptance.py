@@ -31,7 +31,7 @@ from antiphon.core.messages import Conversation, Message, MessageStatus, PromptR
 from antiphon.core.plans import Plan
 from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.asking import Route, Size, ask_for, route_of
 from antiphon.orchestrator.keyed_lock import KeyedLock
 from antiphon.orchestrator.parts import Question
@@ -243,7 +243,7 @@ class TurnDesk:
         self,
         principal: Principal,
         asked: _Asked,
-        pool: PoolStatus,
+        pool: ServedPool,
         params: TurnParams,
         key: IdempotencyKey | None,
     ) -> Accepted:
@@ -284,7 +284,7 @@ class TurnDesk:
         return await asyncio.shield(commit)
 
     async def _admitted(
-        self, principal: Principal, asked: _Asked, pool: PoolStatus, params: TurnParams, generation_id: GenerationId
+        self, principal: Principal, asked: _Asked, pool: ServedPool, params: TurnParams, generation_id: GenerationId
     ) -> tuple[_Asked, Route]:
         """Count the prompt and ask the gateway, which keeps a place; what was asked comes back with its count, and with what
         will be read for it, and who answers.
@@ -313,7 +313,7 @@ class TurnDesk:
         most = expected if route.output_tokens is None else min(expected, route.output_tokens)
         return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=most), route
 
-    async def _counted(self, asked: _Asked, pool: PoolStatus) -> tuple[_Asked, int]:
+    async def _counted(self, asked: _Asked, pool: ServedPool) -> tuple[_Asked, int]:
         """The prompt, and its length in tokens. A pool without a context yet is not asked to fit: its prompt is planned later."""
         planner = self._runner.planner
         if pool.context_tokens <= 0:

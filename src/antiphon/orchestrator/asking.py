@@ -8,7 +8,7 @@ from antiphon.core.errors import HighDemand, NoCapacity
 from antiphon.core.plans import Plan
 from antiphon.inference.admission import Admit, Decision, Downgrade, Queue, Shed
 from antiphon.inference.ask import Ask
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.stores.conversations.base import Owner
 
 
@@ -35,7 +35,7 @@ class Route:
     output_tokens: int | None = None
 
 
-def ask_for(owner: Owner, plan: Plan, size: Size, *, kind: str, conversation: str = "", smaller: PoolStatus | None = None) -> Ask:
+def ask_for(owner: Owner, plan: Plan, size: Size, *, kind: str, conversation: str = "", smaller: ServedPool | None = None) -> Ask:
     """``smaller`` is the pool that the requested one falls back on; the plan says whether its users get it."""
     return Ask(
         tenant=owner.tenant_id,
@@ -53,7 +53,7 @@ def ask_for(owner: Owner, plan: Plan, size: Size, *, kind: str, conversation: st
     )
 
 
-def route_of(decision: Decision, pool: PoolStatus) -> Route:
+def route_of(decision: Decision, pool: ServedPool) -> Route:
     """Raises ``HighDemand`` or ``NoCapacity`` where the gateway takes nothing.
 
     Two pools may serve one model; then the route names the pools, so that a downgrade can be seen.

@@ -17,7 +17,7 @@ from antiphon.core.plans import Plan
 from antiphon.core.tenancy import Band
 from antiphon.core.usage import Purpose, UsageRecord, usage_json
 from antiphon.engines.base import EngineRequest, EngineUsage, Finished, Prefilling, Tokens
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.completion import finish_anyway
 from antiphon.orchestrator.ending import as_reported
@@ -35,7 +35,7 @@ class Errand:
     ports: Ports
     generation: Generation
     purpose: Purpose
-    pool: PoolStatus
+    pool: ServedPool
     _begun: bool = False
     _output_tokens: int = 0
     _finished: Finished | None = None

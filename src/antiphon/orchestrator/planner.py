@@ -18,7 +18,7 @@ from antiphon.core.errors import NotFound
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Message, MessageStatus, PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.draft import CountedEnd, Draft, Measures, Question, branch_draft, counted_end
 from antiphon.orchestrator.encoded import EncodedTexts
 from antiphon.orchestrator.parts import Part, RenderedPrompt, Stem, compose, grows_into, opening_parts, render, stem_of
@@ -88,7 +88,7 @@ class PromptPlanner:
         self._stems: _Remembered[tuple[str, MessageId], Stem] = _Remembered(_WINDOWS)
         self.recall = Recall(ports.embedder)
 
-    async def plan(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> PlannedPrompt:
+    async def plan(self, place: Place, question: Question, pool: ServedPool, *, already: str = "") -> PlannedPrompt:
         """Decide what is read for ``question``; ``already`` is the beginning of its answer.
 
         Raises ``PromptTooLong`` with the numbers, ``NotFound``. Writes nothing.
@@ -101,7 +101,7 @@ class PromptPlanner:
         tokens = record.tokens + draft.budget.already_tokens
         return PlannedPrompt(record, tokens, draft.question_tokens, draft.preamble, made, draft.measures.fresh)
 
-    async def draft(self, place: Place, question: Question, pool: PoolStatus, *, already: str = "") -> Draft:
+    async def draft(self, place: Place, question: Question, pool: ServedPool, *, already: str = "") -> Draft:
         """The branch under ``question``, counted. Raises ``NotFound``."""
         texts = await self.texts(pool)
         preamble, end = await self._preamble(place), await self._branch_end(place, pool)
@@ -118,7 +118,7 @@ class PromptPlanner:
         draft = branch_draft(measures, counted, end.above, context_tokens=pool.context_tokens, preamble=preamble, held=summary)
         return await _perhaps_in_thread(len(question.text) + len(already), partial(draft.asking, question, already))
 
-    async def render(self, place: Place, question: Question, record: PromptRecord, pool: PoolStatus) -> RenderedPrompt | None:
+    async def render(self, place: Place, question: Question, record: PromptRecord, pool: ServedPool) -> RenderedPrompt | None:
         """The prompt that ``record`` stands for; ``None`` where the branch is not the one it was decided for.
 
         For a place whose owner has been checked. Raises ``NotFound``.
@@ -143,7 +143,7 @@ class PromptPlanner:
             self._stems.put((pool.model, kept[-1].id), grown)
         return prompt
 
-    async def texts(self, pool: PoolStatus) -> EncodedTexts:
+    async def texts(self, pool: ServedPool) -> EncodedTexts:
         """The pool's tokenizer, with what it has encoded lately."""
         texts = self._texts.get(pool.model)
         if texts is None:
@@ -204,12 +204,12 @@ class PromptPlanner:
         self._stems.drop(lambda stem: of_it(stem.kept))
         self._summaries.drop(lambda summary: summary.conversation_id == conversation_id)
 
-    def _known_end(self, pool: PoolStatus, messages: Sequence[Message]) -> CountedEnd:
+    def _known_end(self, pool: ServedPool, messages: Sequence[Message]) -> CountedEnd:
         """What was counted lately of a branch that ends like this."""
         known = (self._ends.get((pool.model, message.id)) for message in reversed(messages[-_FEW:]))
         return next((end for end in known if end is not None), CountedEnd())
 
-    def _stem(self, pool: PoolStatus, kept: Sequence[Message], opening: Sequence[Part]) -> Stem | None:
+    def _stem(self, pool: ServedPool, kept: Sequence[Message], opening: Sequence[Part]) -> Stem | None:
         """What was written lately of a prompt that begins like this one."""
         for message in reversed(kept[-_FEW:]):
             stem = self._stems.get((pool.model, message.id))
@@ -220,7 +220,7 @@ class PromptPlanner:
     async def _preamble(self, place: Place) -> Preamble | None:
         return None if place.temporary else preamble_of(await self._ports.personal.get(place.owner))
 
-    async def _branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
+    async def _branch_end(self, place: Place, pool: ServedPool) -> _BranchEnd:
         forgotten = self._forgotten
         end = await self._read_branch_end(place, pool)
         settled = all(message.status is not MessageStatus.STREAMING for message in end.messages)
@@ -243,7 +243,7 @@ class PromptPlanner:
                 return (*window, *messages[index + 1 :])
         return messages
 
-    async def _read_branch_end(self, place: Place, pool: PoolStatus) -> _BranchEnd:
+    async def _read_branch_end(self, place: Place, pool: ServedPool) -> _BranchEnd:
         messages: tuple[Message, ...] = ()
         leaf, last = place.leaf, _FIRST_READ
         record: PromptRecord | None = None

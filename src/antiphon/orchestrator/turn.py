@@ -33,7 +33,7 @@ from antiphon.core.plans import Plan
 from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.asking import Size, ask_for
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
@@ -269,7 +269,7 @@ class Turn:
     def _written(self) -> Written:
         return Written(self._writer.text.removeprefix(self._generation.prior_text), self._own_ids)
 
-    async def _new_split(self, pool: PoolStatus) -> ThinkingSplit:
+    async def _new_split(self, pool: ServedPool) -> ThinkingSplit:
         """Told apart from the first token on: those that an earlier start has written go through it again."""
         generation = self._generation
         tokenizer = self._ports.gateway.tokenizer(pool.name)

@@ -11,7 +11,7 @@ from antiphon.core.ids import GenerationId
 from antiphon.core.messages import PromptRecord
 from antiphon.core.plans import Plan
 from antiphon.core.tenancy import Band
-from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.fleet import ServedPool
 from antiphon.orchestrator.pace import persist
 from antiphon.orchestrator.parts import Question, RenderedPrompt
 from antiphon.orchestrator.planner import Place, PromptPlanner
@@ -43,7 +43,7 @@ class TurnPrompt:
         self._continues = continues
         self.record: PromptRecord | None = None
 
-    async def ready_pool(self, deadline_s: float) -> PoolStatus:
+    async def ready_pool(self, deadline_s: float) -> ServedPool:
         """The generation's pool, once its model is loaded. Raises ``QueueTimeout`` after ``deadline_s``."""
         try:
             async with asyncio.timeout(deadline_s):
@@ -57,7 +57,7 @@ class TurnPrompt:
         except TimeoutError:
             raise QueueTimeout("No model became ready in time.") from None
 
-    async def request(self, pool: PoolStatus, band: Band, written: Written) -> TurnRequest:
+    async def request(self, pool: ServedPool, band: Band, written: Written) -> TurnRequest:
         """The answer's request to ``pool``, what was written of it already included. Waits while the store cannot be read."""
         generation = self._generation
         prompt = await persist(lambda: self._rendered(pool), what="read_prompt", forever=True)
@@ -75,7 +75,7 @@ class TurnPrompt:
         tokenizer = self._ports.gateway.tokenizer(pool.name)
         return await asyncio.to_thread(turn_request, tokenizer, generation, prompt, shown, limits)
 
-    async def _rendered(self, pool: PoolStatus) -> RenderedPrompt:
+    async def _rendered(self, pool: ServedPool) -> RenderedPrompt:
         """The prompt that was decided on when the turn was accepted; decided on now where no context was known then."""
         generation, conversations = self._generation, self._ports.conversations
         head = await conversations.get(self._owner, generation.conversation_id)

@@ -29,7 +29,7 @@ from antiphon.stores.generations.base import (
 from antiphon.stores.prompts.sql import put_preamble, put_summary
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value, across_tenants, changed_values
-from antiphon.stores.sql.prepared import Prepared, PreparedUpdate
+from antiphon.stores.sql.prepared import Prepared, PreparedUpdate, matching
 from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
 from antiphon.stores.sql.trees import (
     insert_messages,
@@ -80,6 +80,7 @@ _select_place = Prepared(
 )
 _move_up = PreparedUpdate(conversations, "tenant_id", "id")
 _add_to_outbox = Prepared(outbox.insert(), columns=_OUTBOX_COLUMNS)
+_find_usage = Prepared(sa.select(outbox.c.id).where(*matching(outbox, "tenant_id", "dedup_key"), outbox.c.kind == "usage"))
 _find_replay = Prepared(
     # The scope names the tenant.
     sa.select(idempotency).where(idempotency.c.scope == sa.bindparam("scope"), idempotency.c.key == sa.bindparam("key")),
@@ -142,10 +143,8 @@ class SqlGenerations:
         await self._db.write(lambda tx: _finalise(tx, finished))
 
     async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
-        known = sa.select(outbox.c.id).where(outbox.c.tenant_id == tenant_id, outbox.c.dedup_key == generation_id, outbox.c.kind == "usage")
-
         def add(tx: sa.Connection) -> None:
-            if tx.execute(known).first() is None:
+            if _find_usage.run(tx, {"tenant_id": tenant_id, "dedup_key": generation_id}).first() is None:
                 add_usage(tx, tenant_id, generation_id, payload, to_ms(now))
 
         await self._db.write(add)

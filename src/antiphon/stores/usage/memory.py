@@ -27,8 +27,7 @@ class MemoryOutbox:
             for number, row in enumerate(self._state.outbox)
             if row.sent_at is None and row.attempts < _REFUSED_FOR_GOOD
         ]
-        fresh = [entry for entry in waits if not entry.attempts]
-        return tuple((fresh or sorted(waits, key=lambda entry: (entry.attempts, entry.number)))[:limit])
+        return tuple(sorted(waits, key=lambda entry: (entry.attempts, entry.number))[:limit])
 
     async def mark_sent(self, numbers: Sequence[int], *, now: datetime) -> None:
         for number in numbers:

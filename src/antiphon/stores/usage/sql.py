@@ -31,6 +31,16 @@ _COLUMNS: dict[Grouping, str] = {
     "day": "day",
 }
 
+_waits = sa.select(outbox.c.id, outbox.c.tenant_id, outbox.c.payload, outbox.c.attempts).where(
+    outbox.c.sent_at.is_(None), outbox.c.kind == "usage"
+)
+_fresh = Prepared(_waits.where(outbox.c.attempts == 0).order_by(outbox.c.id).limit(sa.bindparam("most")), across="outbox")
+_refused = Prepared(
+    _waits.where(outbox.c.attempts > 0, outbox.c.attempts < _REFUSED_FOR_GOOD)
+    .order_by(outbox.c.attempts, outbox.c.id)
+    .limit(sa.bindparam("most")),
+    across="outbox",
+)
 _insert_record = Prepared(ledger.insert(), columns=tuple(column.name for column in ledger.c))
 _insert_day = Prepared(usage_days.insert(), columns=tuple(column.name for column in usage_days.c))
 _add_to_day = Prepared(
@@ -46,16 +56,10 @@ class SqlOutbox:
         self._db = db
 
     async def unsent(self, *, limit: int) -> tuple[OutboxEntry, ...]:
-        waits = sa.select(outbox.c.id, outbox.c.tenant_id, outbox.c.payload, outbox.c.attempts).where(
-            outbox.c.sent_at.is_(None), outbox.c.kind == "usage"
-        )
-        fresh = waits.where(outbox.c.attempts == 0).order_by(outbox.c.id).limit(limit)
-        refused = waits.where(outbox.c.attempts > 0, outbox.c.attempts < _REFUSED_FOR_GOOD).order_by(outbox.c.attempts, outbox.c.id)
-
         def select(tx: sa.Connection) -> tuple[OutboxEntry, ...]:
-            rows = tx.execute(across_tenants(fresh, "outbox")).all()
-            if not rows:
-                rows = tx.execute(across_tenants(refused.limit(limit), "outbox")).all()
+            rows = list(_fresh.run(tx, {"most": limit}))
+            if len(rows) < limit:
+                rows += _refused.run(tx, {"most": limit - len(rows)})
             return tuple(OutboxEntry(row.id, row.tenant_id, row.payload, row.attempts) for row in rows)
 
         return await self._db.read(select)
