@@ -256,3 +256,9 @@ domains = ["Example.com", "*"]
     assert faults(good + good, tmp_path) == {"providers.work": "has more than one entry"}
     with pytest.raises(ConfigErrors, match="OIDC_SECRET"):
         provider.secret()
+
+
+def test_starter_prompts_are_none_unless_they_are_named(tmp_path: Path) -> None:
+    assert load("", tmp_path).starter_prompts == ()
+    assert load('[response_cache]\nprompts = ["Hello, you!", "b"]', tmp_path).starter_prompts == ("Hello, you!", "b")
+    assert faults('[response_cache]\nprompts = [" "]', tmp_path).keys() == {"response_cache.prompts"}

@@ -38,6 +38,7 @@ METRICS_PROMISED = {
     "antiphon_cost_total": set(),
     # Beyond the contract: the rate of regeneration.
     "antiphon_turns_total": {"kind"},
+    "antiphon_cached_answers_total": {"pool"},
 }
 REFUSALS_PROMISED = """
     bad_json invalid_text bad_cursor unauthenticated forbidden not_found parent_streaming conflict model_gone stale_version

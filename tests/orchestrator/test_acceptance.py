@@ -23,7 +23,8 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage
 from antiphon.inference.gateway import Gateway, Shed
-from antiphon.orchestrator.acceptance import MESSAGE_BYTES, ContinueRequest
+from antiphon.orchestrator.acceptance import ContinueRequest
+from antiphon.orchestrator.asking import MESSAGE_BYTES
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT
 from antiphon.stores.generations.base import Accepted, IdempotencyKey
 from antiphon.stores.generations.memory import MemoryGenerations

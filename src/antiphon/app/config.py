@@ -28,8 +28,9 @@ from antiphon.orchestrator.settings import Timing
 
 DEFAULT_PORT = 8484
 
-_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background")
+_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background", "response_cache")
 _LISTS = ("pools", "plans")
+_MOST_STARTERS, _STARTER_CHARACTERS = 64, 1000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 
 
@@ -84,6 +85,7 @@ class Config:
     events: UrlConfig
     timing: Timing
     background: BackgroundSettings
+    starter_prompts: tuple[str, ...]
     default_plan: str
     pools: tuple[PoolSpec, ...]
     plans: tuple[Plan, ...]
@@ -132,6 +134,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
         events=UrlConfig(_url(tables["events"], "local:", ("local:", "kafka://"))),
         timing=_timing(tables["timing"]),
         background=_background(tables["background"], pools),
+        starter_prompts=_starter_prompts(tables["response_cache"]),
         default_plan=_default_plan(tables["defaults"], plans),
         pools=pools,
         plans=plans,
@@ -209,6 +212,13 @@ def _background(table: Table, pools: Sequence[PoolSpec]) -> BackgroundSettings:
         titles=table.choice("titles", default.titles, ("model", "words")),
         summaries=table.choice("summaries", default.summaries, ("model", "sentences")),
     )
+
+
+def _starter_prompts(table: Table) -> tuple[str, ...]:
+    prompts = table.texts("prompts")
+    if len(prompts) > _MOST_STARTERS or any(not prompt.strip() or len(prompt) > _STARTER_CHARACTERS for prompt in prompts):
+        table.fault("prompts", f"must be at most {_MOST_STARTERS} texts of 1 to {_STARTER_CHARACTERS} characters")
+    return prompts
 
 
 def _default_plan(table: Table, plans: Sequence[Plan]) -> str:

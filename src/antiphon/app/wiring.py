@@ -31,6 +31,7 @@ from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.background import Background
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
+from antiphon.orchestrator.response_cache import ResponseCache
 from antiphon.orchestrator.runner import Runner
 from antiphon.orchestrator.shown_prompt import PromptDesk
 from antiphon.orchestrator.upkeep import Temporary, Upkeep
@@ -172,6 +173,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             generations=TemporaryGenerations(SqlGenerations(database), MemoryGenerations(state, clock), state),
             prompts=TemporaryPrompts(SqlPrompts(database), MemoryPrompts(state), state),
             personal=SqlPersonalTexts(database),
+            response_cache=ResponseCache(config.starter_prompts),
             embedder=static_embedder(),
             log=log,
             gateway=gateway,

@@ -21,6 +21,7 @@ import structlog
 from antiphon.app.logging import configure_logging
 from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.engines.base import Executor, ReplicaSpec, Tokenizer
+from antiphon.engines.release import release_of
 from antiphon.inference.wire import Handshake, StartFailure
 
 log = structlog.get_logger(__name__)
@@ -62,6 +63,7 @@ def _serve(handshake: Handshake) -> None:
             runner.run(_relay(handshake))
         return
     _limit_threads()
+    release = release_of(spec)
     executor, tokenizer = _build(spec)
 
     from antiphon.app.system import SystemClock
@@ -72,7 +74,7 @@ def _serve(handshake: Handshake) -> None:
     gc.freeze()  # what was loaded stays: no collection in mid-step looks at it again
     channel = ReplicaChannel(handshake.address)
     try:
-        Replica(executor, tokenizer, channel, SystemClock(), settings_of(spec)).run()
+        Replica(executor, tokenizer, channel, SystemClock(), settings_of(spec), release).run()
     finally:
         channel.close(_LINGER_MS)
         executor.close()
@@ -89,7 +91,7 @@ async def _relay(handshake: Handshake) -> None:
     try:
         served = await engine.probe()
         context_tokens = spec.context_tokens or served.context_tokens or DEFAULT_CONTEXT_TOKENS
-        await Relay(engine, handshake.address, clock, context_tokens=context_tokens).run()
+        await Relay(engine, handshake.address, clock, context_tokens=context_tokens, release=release_of(spec)).run()
     finally:
         await engine.close()
 

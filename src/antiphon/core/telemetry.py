@@ -45,6 +45,7 @@ STREAMS_OPEN = Metric("antiphon_streams_open", MetricKind.GAUGE, "Event streams 
 STEP_SECONDS = Metric("antiphon_step_seconds", MetricKind.HISTOGRAM, "Parts of one step", (*_REPLICA, "part"), _SECONDS)
 LOOP_LAG = Metric("antiphon_event_loop_lag_seconds", MetricKind.HISTOGRAM, "How late the event loop wakes", (), _SECONDS)
 TURNS = Metric("antiphon_turns_total", MetricKind.COUNTER, "Turns accepted: send, regenerate or continue", ("pool", "kind"))
+CACHED_ANSWERS = Metric("antiphon_cached_answers_total", MetricKind.COUNTER, "Answers to starter prompts given again", ("pool",))
 COST = Metric("antiphon_cost_total", MetricKind.COUNTER, "Cost of finished generations", ("pool", "plan"))
 
 METRICS: tuple[Metric, ...] = (
@@ -68,6 +69,7 @@ METRICS: tuple[Metric, ...] = (
     STEP_SECONDS,
     LOOP_LAG,
     TURNS,
+    CACHED_ANSWERS,
     COST,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from antiphon.core.tenancy import Band
@@ -21,11 +21,12 @@ _LOAD_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class ServedPool:
-    """A pool as a prompt is made for it; ``context_tokens`` 0 until a replica was ready."""
+    """A pool as a prompt is made for it; ``context_tokens`` 0, and ``release`` empty, until a replica was ready."""
 
     name: str
     model: str
     context_tokens: int
+    release: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

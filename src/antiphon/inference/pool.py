@@ -35,6 +35,7 @@ from antiphon.inference.wire import (
     FinishedFrame,
     LogFormat,
     PrefillFrame,
+    ReplicaReady,
     SequenceFrame,
     SetBand,
     StartFailure,
@@ -79,6 +80,7 @@ class Pool:
         self._numbers = 0
         self._handles = 0
         self._context_tokens = 0
+        self._release = ""
         self.sticky = Stickiness()
         self.shed_count = 0
         self.downgrade_count = 0
@@ -121,7 +123,7 @@ class Pool:
 
     @property
     def served(self) -> ServedPool:
-        return ServedPool(self.name, self.runtime.spec.model, self._context_tokens)
+        return ServedPool(self.name, self.runtime.spec.model, self._context_tokens, release=self._release)
 
     def status(self, band: Band = Band.STANDARD) -> PoolStatus:
         """The pool as one who would wait in ``band`` sees it."""
@@ -138,6 +140,7 @@ class Pool:
             load="full" if not self.ready or self._policy.refuses(now) else ("high" if busy else "normal"),
             wait_ms=round(1000 * wait_s),
             context_tokens=self._context_tokens,
+            release=self._release,
         )
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
@@ -348,10 +351,10 @@ class Pool:
 
     # --- what replicas say (``ReplicaOwner``) ---------------------------------------------------
 
-    def on_state_changed(self, context_tokens: int | None) -> None:
-        """A replica has become ready, with this context, or has ended."""
-        if context_tokens is not None:
-            self._context_tokens = context_tokens
+    def on_state_changed(self, ready: ReplicaReady | None) -> None:
+        """A replica has become ready, or has ended."""
+        if ready is not None:
+            self._context_tokens, self._release = ready.context_tokens, ready.release
         self.pump()
         self._on_change()
 

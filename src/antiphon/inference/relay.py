@@ -72,7 +72,8 @@ class _Underway:
 class Relay:
     """Serves the requests that arrive at ``address`` until ``Stop``. The engine is not closed."""
 
-    def __init__(self, engine: Engine, address: str, clock: Clock, *, context_tokens: int) -> None:
+    def __init__(self, engine: Engine, address: str, clock: Clock, *, context_tokens: int, release: str = "") -> None:
+        self._release = release
         self._engine = engine
         self._clock = clock
         self._context_tokens = context_tokens
@@ -88,7 +89,7 @@ class Relay:
     async def run(self) -> None:
         """Serve; what still runs at the end is dropped, its connections closed."""
         shape = ExecutorShape(self._blocks, BLOCK_TOKENS, self._context_tokens, vocabulary_tokens=0, end_token_ids=frozenset())
-        await self._socket.send(encode(ReplicaReady(os.getpid(), shape, self._context_tokens, _MOST_ROWS)))
+        await self._socket.send(encode(ReplicaReady(os.getpid(), shape, self._context_tokens, _MOST_ROWS, release=self._release)))
         await self._say()
         try:
             while await self._obey():

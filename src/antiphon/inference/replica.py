@@ -55,9 +55,16 @@ class Replica:
     """Serves the requests that arrive on ``channel`` until ``Stop``. The executor is not closed."""
 
     def __init__(
-        self, executor: Executor, tokenizer: Tokenizer, channel: Channel, clock: Clock, settings: SchedulerSettings | None = None
+        self,
+        executor: Executor,
+        tokenizer: Tokenizer,
+        channel: Channel,
+        clock: Clock,
+        settings: SchedulerSettings | None = None,
+        release: str = "",
     ) -> None:
         settings = settings or SchedulerSettings()
+        self._release = release
         self._executor = executor
         self._tokenizer = tokenizer
         self._channel = channel
@@ -82,6 +89,7 @@ class Replica:
                 context_tokens=self._scheduler.context_tokens,
                 max_rows=self._max_rows,
                 most_waiting=self._most_waiting,
+                release=self._release,
             )
         )
         self._send(None)

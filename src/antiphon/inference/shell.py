@@ -24,7 +24,7 @@ class ReplicaOwner(Protocol[_T_contra]):
     @property
     def name(self) -> str: ...
 
-    def on_state_changed(self, context_tokens: int | None) -> None: ...
+    def on_state_changed(self, ready: ReplicaReady | None) -> None: ...
 
     def on_capacity(self) -> None: ...
 
@@ -89,7 +89,7 @@ class ReplicaShell(Generic[TicketT]):
     def on_ready(self, ready: ReplicaReady) -> None:
         self.ledger.open(ready)
         self._preemptions = self._recomputed = 0
-        self._owner.on_state_changed(ready.context_tokens)
+        self._owner.on_state_changed(ready)
 
     def on_step(self, frame: StepFrame) -> None:
         self.ledger.observe(frame.snapshot, self._clock.monotonic(), frame.cached, frame.dropped)

@@ -136,6 +136,8 @@ class ReplicaReady(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     context_tokens: int
     max_rows: int
     most_waiting: int = 8
+    release: str = ""
+    """What exactly is loaded."""
 
 
 class StepFrame(msgspec.Struct, frozen=True, array_like=True, tag="w"):

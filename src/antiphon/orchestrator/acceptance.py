@@ -20,7 +20,6 @@ from antiphon.core.errors import (
     Draining,
     FieldFault,
     InvalidRequest,
-    MessageTooLarge,
     ParentStreaming,
     PromptTooLong,
     Refused,
@@ -32,12 +31,13 @@ from antiphon.core.plans import Plan
 from antiphon.core.telemetry import TURNS
 from antiphon.core.tenancy import Principal
 from antiphon.inference.fleet import ServedPool
-from antiphon.orchestrator.asking import Route, Size, ask_for, route_of
+from antiphon.orchestrator.asking import Route, Size, ask_for, check_content, check_params, route_of
 from antiphon.orchestrator.keyed_lock import KeyedLock
 from antiphon.orchestrator.parts import Question
 from antiphon.orchestrator.planner import Place, PlannedPrompt
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, output_tokens
+from antiphon.orchestrator.response_cache import Starter, StarterKey
 from antiphon.orchestrator.runner import Runner
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.generations.base import (
@@ -51,9 +51,6 @@ from antiphon.stores.generations.base import (
 )
 
 log = structlog.get_logger(__name__)
-
-MESSAGE_BYTES = 256_000
-"""The largest message, in UTF-8."""
 
 _STOPPED_WITHIN_S = 2.0
 _STOP_MAY_FOLLOW_S = 0.25
@@ -100,6 +97,7 @@ class _Asked:
     planned: PlannedPrompt | None = None
     prompt_tokens: int = 0
     most_output_tokens: int = 0
+    starter: Starter | None = None
 
 
 class TurnDesk:
@@ -119,8 +117,8 @@ class TurnDesk:
         ``NoCapacity``, ``Draining``, ``StoreUnavailable``, ``DiskFull``; then nothing was written, and nothing is held.
         """
         plan = self._ports.plan(principal.plan).within(principal.band)
-        _check_content(request)
-        _check_params(request.params, plan)
+        check_content(request.content)
+        check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/conversations/{request.conversation_id}/messages", request)
         return await self._once(key, lambda: self._send(principal, request, plan, key))
 
@@ -134,7 +132,7 @@ class TurnDesk:
     async def continue_message(self, principal: Principal, request: ContinueRequest) -> Accepted:
         """Accept a *Continue*. Raises what ``send`` raises."""
         plan = self._ports.plan(principal.plan).within(principal.band)
-        _check_params(request.params, plan)
+        check_params(request.params, plan)
         key = self._key(principal, f"POST /v1/messages/{request.message_id}/continue", request)
         return await self._once(key, lambda: self._continue(principal, request, plan, key))
 
@@ -301,7 +299,12 @@ class TurnDesk:
             conversation=asked.place.conversation_id,
             smaller=gateway.smaller(pool.name),
         )
+        starter = self._starter(asked, pool, params, wanted)
+        as_asked = Route(pool.name, pool.model, pool.model)
+        if starter is not None and starter.answer is not None:  # nobody waits for what is there
+            return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=expected, starter=starter), as_asked
         route = route_of(gateway.accept(generation_id, pool.name, ask), pool)
+        asked = replace(asked, starter=starter if route == as_asked else None)
         if route.pool != pool.name:
             smaller = gateway.resolve(route.pool, ())
             try:
@@ -312,6 +315,13 @@ class TurnDesk:
                 route = route_of(gateway.accept(generation_id, pool.name, replace(ask, downgrade=False)), pool)
         most = expected if route.output_tokens is None else min(expected, route.output_tokens)
         return replace(asked, prompt_tokens=prompt_tokens, most_output_tokens=most), route
+
+    def _starter(self, asked: _Asked, pool: ServedPool, params: TurnParams, output_tokens: int) -> Starter | None:
+        """What the response cache has to do with this turn: nothing, but for a starter prompt that begins a conversation."""
+        if asked.planned is None or asked.place.leaf is not None or not isinstance(asked.what, NewUserMessage):
+            return None
+        key = StarterKey(pool.name, pool.release, asked.question.text, output_tokens)
+        return self._ports.response_cache.starter(key, params, asked.planned.preamble)
 
     async def _counted(self, asked: _Asked, pool: ServedPool) -> tuple[_Asked, int]:
         """The prompt, and its length in tokens. A pool without a context yet is not asked to fit: its prompt is planned later."""
@@ -354,7 +364,7 @@ class TurnDesk:
             accepted = replace(accepted, standings=standings)
             self._ports.telemetry.count(TURNS, 1, turn.pool, _KINDS[type(turn.what)])
             allowances.watch.began(customer, turn.generation_id, turn.conversation_id, asked.question.text)
-        self._runner.wake(accepted.generation_id, continues=asked.continues)
+        self._runner.wake(accepted.generation_id, continues=asked.continues, starter=asked.starter)
         if asked.planned is not None and asked.planned.fresh_counts:
             await self._keep_counts(turn, asked.planned.fresh_counts)
         return accepted
@@ -365,22 +375,6 @@ class TurnDesk:
             await self._ports.prompts.add_counts(turn.owner, turn.conversation_id, turn.model, counts)
         except AntiphonError as error:
             log.warning("counts_not_kept", conversation_id=turn.conversation_id, error=error.code)
-
-
-def _check_content(request: SendMessage) -> None:
-    content = request.content
-    if content is None:
-        return
-    if len(content.encode()) > MESSAGE_BYTES:
-        raise MessageTooLarge
-    if not content.strip():
-        raise InvalidRequest([FieldFault("content", "A message needs some text.")])
-
-
-def _check_params(params: TurnParams, plan: Plan) -> None:
-    cap = plan.max_output_tokens
-    if params.max_tokens is not None and not 1 <= params.max_tokens <= cap:
-        raise InvalidRequest([FieldFault("params.max_tokens", f"This plan allows 1 to {cap} tokens.")])
 
 
 def _with_count(asked: _Asked, question_tokens: int) -> _Asked:

@@ -1,15 +1,19 @@
-"""What the gateway is asked about a turn, and what becomes of the turn by its answer."""
+"""What a turn may ask, what the gateway is asked about it, and what becomes of the turn by its answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from antiphon.core.errors import HighDemand, NoCapacity
+from antiphon.core.errors import FieldFault, HighDemand, InvalidRequest, MessageTooLarge, NoCapacity
+from antiphon.core.generation import TurnParams
 from antiphon.core.plans import Plan
 from antiphon.inference.admission import Admit, Decision, Downgrade, Queue, Shed
 from antiphon.inference.ask import Ask
 from antiphon.inference.fleet import ServedPool
 from antiphon.stores.conversations.base import Owner
+
+MESSAGE_BYTES = 256_000
+"""The largest message, in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +72,20 @@ def route_of(decision: Decision, pool: ServedPool) -> Route:
             return Route(pool.name, pool.model, pool.model)
         case Admit(cap) | Queue(_, _, cap):
             return Route(pool.name, pool.model, pool.model, "output_cap", "high_demand", cap)
+
+
+def check_content(content: str | None) -> None:
+    """Raises ``MessageTooLarge`` or ``InvalidRequest``; there is none where an answer is only asked for again."""
+    if content is None:
+        return
+    if len(content.encode()) > MESSAGE_BYTES:
+        raise MessageTooLarge
+    if not content.strip():
+        raise InvalidRequest([FieldFault("content", "A message needs some text.")])
+
+
+def check_params(params: TurnParams, plan: Plan) -> None:
+    """Raises ``InvalidRequest`` where the plan does not allow what was asked for."""
+    cap = plan.max_output_tokens
+    if params.max_tokens is not None and not 1 <= params.max_tokens <= cap:
+        raise InvalidRequest([FieldFault("params.max_tokens", f"This plan allows 1 to {cap} tokens.")])

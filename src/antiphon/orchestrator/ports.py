@@ -13,6 +13,7 @@ from antiphon.core.telemetry import Telemetry
 from antiphon.engines.base import Embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.allowances import Allowances
+from antiphon.orchestrator.response_cache import ResponseCache
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Conversations
 from antiphon.stores.generations.base import Generations
@@ -38,6 +39,7 @@ class Ports:
     telemetry: Telemetry
     prompts: Prompts
     personal: PersonalTexts
+    response_cache: ResponseCache = field(default_factory=ResponseCache)
     embedder: Embedder | None = None
     """``None``: earlier turns are searched by their words alone."""
     default_output_tokens: Mapping[str, int] = field(default_factory=dict[str, int])

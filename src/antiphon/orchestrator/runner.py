@@ -14,13 +14,15 @@ from antiphon.core.errors import DiskFull, StoreUnavailable
 from antiphon.core.events import Cursor, Snapshot
 from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId
+from antiphon.orchestrator.control import Control
 from antiphon.orchestrator.ending import stored_ending, terminal_event
 from antiphon.orchestrator.live import LiveFeed, LiveState
 from antiphon.orchestrator.pace import Grid, is_outage, persist
 from antiphon.orchestrator.planner import PromptPlanner
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.readers import Readers, Readership
-from antiphon.orchestrator.turn import Control, Turn
+from antiphon.orchestrator.response_cache import Starter
+from antiphon.orchestrator.turn import Turn
 from antiphon.orchestrator.writer import LogWriter
 from antiphon.stores.conversations.base import Owner
 
@@ -79,12 +81,14 @@ class Runner:
         """Begin to sweep: at once, then every ``sweep_seconds``, take what is due, the dead server's generations first."""
         self._sweeper = asyncio.create_task(self._sweep_for_ever())
 
-    def wake(self, generation_id: GenerationId, *, continues: GenerationId | None = None) -> None:
-        """Run a generation that has just been accepted. ``continues`` is the one whose text it goes on from, where known."""
+    def wake(self, generation_id: GenerationId, *, continues: GenerationId | None = None, starter: Starter | None = None) -> None:
+        """Run a generation that has just been accepted. ``continues`` is the one whose text it goes on from, where known; ``starter``
+        are its dealings with the response cache.
+        """
         if generation_id in self._runs or self._draining:
             return
         if self._has_room():
-            self._own(generation_id, beyond_lease=timedelta(0), continues=continues)
+            self._own(generation_id, beyond_lease=timedelta(0), continues=continues).control.starter = starter
 
     async def cancel(self, owner: Owner, generation_id: GenerationId, seen: Cursor | None = None) -> Generation:
         """Stop a generation in whatever phase it is, and return it, terminal. Repeating it changes nothing.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -28,9 +28,8 @@ from antiphon.core.errors import (
 )
 from antiphon.core.events import Downgraded, LogEvent, Meta, PrefillProgress, Queued, ReadContext, Snapshot
 from antiphon.core.generation import Generation, GenerationStatus
-from antiphon.core.ids import GenerationId
 from antiphon.core.plans import Plan
-from antiphon.core.telemetry import GENERATIONS, TTFT, UNWATCHED_TOKENS
+from antiphon.core.telemetry import CACHED_ANSWERS, GENERATIONS, TTFT, UNWATCHED_TOKENS
 from antiphon.core.usage import usage_json, usage_of
 from antiphon.engines.base import Finished, Prefilling, Tokens
 from antiphon.inference.fleet import ServedPool
@@ -38,14 +37,14 @@ from antiphon.orchestrator.allowances import Ended, customer_of
 from antiphon.orchestrator.asking import Size, ask_for
 from antiphon.orchestrator.attendance import AbandonPolicy, Attendance
 from antiphon.orchestrator.coalescer import Coalescer
+from antiphon.orchestrator.control import Control
 from antiphon.orchestrator.ending import Ending, Meter, cancelled, completed, deleted, failed, recorded, terminal_event
 from antiphon.orchestrator.keeper import Keeper
-from antiphon.orchestrator.live import LiveFeed
 from antiphon.orchestrator.pace import Grid, persist
 from antiphon.orchestrator.parts import read_context
 from antiphon.orchestrator.planner import PromptPlanner
 from antiphon.orchestrator.ports import Ports
-from antiphon.orchestrator.readers import Readership
+from antiphon.orchestrator.response_cache import CachedAnswer
 from antiphon.orchestrator.thinking import Spoken, ThinkingSplit
 from antiphon.orchestrator.turn_prompt import TurnPrompt, Written
 from antiphon.orchestrator.writer import LogWriter
@@ -57,26 +56,6 @@ log = structlog.get_logger(__name__)
 
 _RELEASE_S = 1.0
 _LAST_WORD_S = 0.3
-
-
-@dataclass(slots=True)
-class Control:
-    """What a runner tells a turn, and what it may ask about it."""
-
-    readership: Readership
-    continues: GenerationId | None = None
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    seen_seq: int | None = None
-    """Where whoever stopped it stood; ``None``: nobody said so here, and all that was written stays."""
-    live: LiveFeed = field(default_factory=LiveFeed)
-    finishing: bool = False
-    deleted: bool = False
-
-    def stop(self, seen_seq: int | None) -> None:
-        """Cancel the generation; of several stoppers, the one who has seen most counts."""
-        if seen_seq is not None:
-            self.seen_seq = max(seen_seq, self.seen_seq or 0)
-        self.cancelled.set()
 
 
 class Turn:
@@ -241,7 +220,10 @@ class Turn:
         return completed(finished, self._meter.reported(finished.usage))
 
     async def _generate(self) -> Finished:
-        """Ask the gateway and hand on what it yields; returns the engine's last word."""
+        """Ask the gateway and hand on what it yields; returns the engine's last word. What the response cache has is not asked for."""
+        starter = None if self._own_ids else self._control.starter
+        if starter is not None and starter.answer is not None:
+            return await self._give_again(starter.answer)
         deadline = self._ports.clock.monotonic() + queue_deadline_s(self._plan)
         pool = await self._prompt.ready_pool(queue_deadline_s(self._plan))
         request = await self._prompt.request(pool, self._attendance.band, self._written())
@@ -249,6 +231,8 @@ class Turn:
         self._coalescer.skip(request.skip)
         self._meter.asked(request.prompt_tokens, base_tokens=request.base_tokens, earlier_tokens=len(self._own_ids))
         engine = replace(request.engine, band=self._attendance.band)
+        if starter is not None:
+            starter.began()
         deadline_s = max(0.0, deadline - self._ports.clock.monotonic())
         size = Size(len(engine.prompt_ids), engine.sampling.max_tokens)
         ask = replace(ask_for(self._owner, self._plan, size, kind="send"), band=engine.band)
@@ -262,9 +246,21 @@ class Turn:
                         self._control.live.publish(PrefillProgress(done_tokens, total_tokens))
                     case Tokens():
                         self._take(event)
+                        if starter is not None:
+                            starter.took(event)
                     case Finished():
+                        if starter is not None:
+                            starter.ended(event, request.prompt_tokens)
                         return event
         raise EngineFailed("The engine ended without a last word.")
+
+    async def _give_again(self, answer: CachedAnswer) -> Finished:
+        pool = self._ports.gateway.resolve(self._pool_name, ())
+        self._split = await self._new_split(pool)
+        self._meter.asked(answer.prompt_tokens, base_tokens=0, earlier_tokens=0)
+        self._take(Tokens(answer.token_ids, answer.text))
+        self._ports.telemetry.count(CACHED_ANSWERS, 1, pool.name)
+        return answer.finished()
 
     def _written(self) -> Written:
         return Written(self._writer.text.removeprefix(self._generation.prior_text), self._own_ids)
