@@ -260,15 +260,15 @@ async def test_an_overtaken_writer_is_refused_everywhere(scene: Scene) -> None:
     turn = await scene.send(owner, (await scene.conversation(owner)).id)
     name, now = turn.generation_id, scene.clock.now()
     await scene.generations.claim(name, now=now, lease_until=now)
-    await scene.generations.checkpoint(name, 1, text="half", seq=4)
+    await scene.generations.checkpoint(name, 1, text="half", seq=4, usage=Usage(9, 0, 4))
     claimed = await scene.generations.claim(name, now=now, lease_until=now + scene.leases)
     assert claimed is not None
-    assert (claimed.epoch, claimed.checkpoint_text, claimed.checkpoint_seq) == (2, "half", 4)
+    assert (claimed.epoch, claimed.checkpoint_text, claimed.checkpoint_seq, claimed.usage) == (2, "half", 4, Usage(9, 0, 4))
     for epoch in (0, 1, 3):
         with pytest.raises(StaleEpoch):
             await scene.generations.heartbeat(name, epoch, lease_until=now)
         with pytest.raises(StaleEpoch):
-            await scene.generations.checkpoint(name, epoch, text="stale", seq=9)
+            await scene.generations.checkpoint(name, epoch, text="stale", seq=9, usage=Usage(9, 0, 4))
         with pytest.raises(StaleEpoch):
             await scene.generations.finalise(scene.end(turn, epoch, "stale"))
     with pytest.raises(StaleEpoch):
@@ -300,7 +300,7 @@ async def test_an_end_is_final(scene: Scene) -> None:
     with pytest.raises(StaleEpoch):
         await scene.generations.finalise(scene.end(turn, 1, "another text"))
     with pytest.raises(StaleEpoch):
-        await scene.generations.checkpoint(turn.generation_id, 1, text="late", seq=99)
+        await scene.generations.checkpoint(turn.generation_id, 1, text="late", seq=99, usage=Usage(9, 0, 4))
     later = scene.clock.now() + timedelta(days=1)
     assert await scene.generations.claim(turn.generation_id, now=later, lease_until=later) is None
     assert await scene.generations.request_cancel(owner, turn.generation_id, now=later) == ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.core.errors import BadCursor
+from antiphon.core.generation import Usage
 from antiphon.core.ids import MessageId
 from antiphon.stores.conversations.base import ConversationPatch, Owner
 from antiphon.stores.generations.base import ContinueMessage
@@ -34,7 +35,7 @@ async def test_only_what_is_written_to_its_end_is_found(scene: Scene) -> None:
     turn = await scene.send(owner, head.id, "go")
     claimed = await scene.generations.claim(turn.generation_id, now=scene.clock.now(), lease_until=scene.clock.now() + scene.leases)
     assert claimed is not None
-    await scene.generations.checkpoint(turn.generation_id, 1, text="halfway", seq=2)
+    await scene.generations.checkpoint(turn.generation_id, 1, text="halfway", seq=2, usage=Usage(9, 0, 4))
     assert await found(scene, "halfway") == []
     await scene.generations.finalise(scene.end(turn, 1, "halfway there", finish_reason="length"))
     assert await found(scene, "halfway") == [(head.id, turn.message_id)]

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import AntiphonError
-from antiphon.core.generation import GenerationStatus
+from antiphon.core.generation import GenerationStatus, Usage
 from antiphon.core.ids import ConversationId, GenerationId, MessageId
 from antiphon.core.messages import Conversation, MessageStatus, TreeNode
 from antiphon.orchestrator.transfer import own
@@ -190,7 +190,7 @@ class TreeMachine(RuleBasedStateMachine):
             if act == "heartbeat":
                 return await scene.generations.heartbeat(name, epoch, lease_until=now + scene.leases)
             if act == "checkpoint":
-                return await scene.generations.checkpoint(name, epoch, text="so far", seq=3)
+                return await scene.generations.checkpoint(name, epoch, text="so far", seq=3, usage=Usage(9, 0, 4))
             return await scene.generations.request_cancel(self.owner, name, now=now)
 
         self.both(touch)

@@ -133,3 +133,19 @@ async def test_the_oldest_go_first(scene: Scene) -> None:
     await put_into_outbox(scene, [record(number) for number in range(5)])
     first: Outbox = scene.outbox
     assert [usage_json(record(number)) for number in range(3)] == [entry.payload for entry in await first.unsent(limit=3)]
+
+
+async def test_what_is_open_is_kept_until_its_usage_is_added(scene: Scene) -> None:
+    generations, start = scene.generations, scene.clock.now()
+    later = start + timedelta(seconds=5)
+    await generations.keep_usage([record(1), record(2, tenant="t2")], now=start)
+    assert await generations.left_usage(before=start, limit=9) == ()
+    further = replace(record(1), usage=Usage(10, 4, 9, 1, 2, 3, 40, cost=None))
+    await generations.keep_usage([further], now=later)
+    assert await generations.left_usage(before=later, limit=9) == (record(2, tenant="t2"),)
+    assert await generations.left_usage(before=later + timedelta(seconds=1), limit=9) == (record(2, tenant="t2"), further)
+    assert await generations.left_usage(before=later + timedelta(seconds=1), limit=1) == (record(2, tenant="t2"),)
+    await put_into_outbox(scene, [further])
+    await put_into_outbox(scene, [record(1)])
+    assert await generations.left_usage(before=later + timedelta(seconds=1), limit=9) == (record(2, tenant="t2"),)
+    assert [entry.payload for entry in await scene.outbox.unsent(limit=9)] == [usage_json(further)]

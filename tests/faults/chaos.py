@@ -46,6 +46,10 @@ _OWN_WORK = '[background]\ntitles = "words"\nsummaries = "sentences"\n'
 CONFIG = TIMING + _OWN_WORK + PLANS + _POOL.format(name="small", rate=120) + _POOL.format(name="large", rate=60)
 
 
+_UNBILLED = 2
+"""A completion is on the books before its second token is handed on."""
+
+
 class CountedServer(Server):
     """Its replicas write into ``counted.jsonl``."""
 
@@ -73,7 +77,8 @@ class Tally:
     """What happened to whom, for the account's last line."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    completions: set[str] = field(default_factory=set)
+    completions: dict[str, int] = field(default_factory=dict)
+    """How many pieces of text each completion's reader was given."""
 
     def add(self, what: str) -> None:
         self.counts[what] += 1
@@ -148,10 +153,12 @@ class Actor(threading.Thread):
             if answer.status_code != 200:
                 self._chaos.tally.add(f"refused {answer.status_code}")
                 return
-            self._chaos.tally.completions.add(answer.headers["x-antiphon-generation"])
+            generation, told = answer.headers["x-antiphon-generation"], self._chaos.tally.completions
+            told[generation] = 0
             self._chaos.tally.add("completion" if patience > 1 else "completion left")
             until = time.monotonic() + patience
-            for _ in answer.iter_raw():
+            for line in answer.iter_lines():
+                told[generation] += '"content":' in line and '"content":""' not in line
                 if time.monotonic() > until:
                     return
 
@@ -291,8 +298,8 @@ def account_of(chaos: Chaos) -> Account:
         for sums, those in ((account.billed, billed), (account.computed, figures)):
             sums[place].update(dict(zip(("prompt", "cached", "output"), those, strict=True)))
     for generation, tries in attempts.items():
-        if generation in chaos.tally.completions:
-            account.cut_off += 1  # nothing of it was stored when the server was killed under it
+        if chaos.tally.completions.get(generation, _UNBILLED) < _UNBILLED:
+            account.cut_off += 1
         elif generation != "probe":
             account.faults.append(f"{generation}: computed and never billed; {tries}")
     return account
@@ -339,7 +346,7 @@ def told(chaos: Chaos, account: Account) -> str:
     lines.append(
         f"{account.exact} records exact ({account.uncomputed} of them before any step), {account.estimated} estimated; "
         f"{account.read_again} prompt tokens computed again and not billed again; "
-        f"{account.cut_off} completions whose server was killed under them are on nobody's bill"
+        f"{account.cut_off} completions are on nobody's bill, killed before anybody saw a second token"
     )
     names = {value: key for key, value in chaos.tenant_ids.items()}
     for place in sorted(account.billed):

@@ -19,7 +19,7 @@ from typing import Any
 import antiphon.app.run
 import antiphon.app.wiring  # noqa: F401 - `run` loads it late
 from antiphon.core.events import Delta, LogEntry
-from antiphon.core.generation import Generation
+from antiphon.core.generation import Generation, Usage
 from antiphon.core.ids import GenerationId
 from antiphon.inference.gateway import Gateway
 from antiphon.stores.generations.sql import SqlGenerations
@@ -69,10 +69,10 @@ class KilledGenerations(SqlGenerations):
                 reached("C16")
         return generation
 
-    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int, usage: Usage) -> None:
         reached("C7")
         _transaction.set("C8")
-        await super().checkpoint(generation_id, epoch, text=text, seq=seq)
+        await super().checkpoint(generation_id, epoch, text=text, seq=seq, usage=usage)
         _transaction.set("")
 
     async def finalise(self, finished: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from antiphon.core.abuse import Case, CaseState, Signal
+from antiphon.core.generation import Usage
 from antiphon.core.ids import ConversationId, IdKind, KeyId, MemoryId, MessageId, ShareId
 from antiphon.core.messages import Conversation, Message, MessageStatus, Role
 from antiphon.core.prompts import Memory, Preamble, Summary
@@ -41,7 +42,7 @@ READS = frozenset(
         *(f"Conversations.{name}" for name in ("branch", "branch_ids", "folders", "get", "message", "page", "path", "search")),
         *(f"Conversations.{name}" for name in ("texts", "tree")),
         *(f"Custody.{name}" for name in ("audit_page", "feedback_page", "retention")),
-        *(f"Generations.{name}" for name in ("count_open", "due", "find_replay", "get", "now", "opened")),
+        *(f"Generations.{name}" for name in ("count_open", "due", "find_replay", "get", "left_usage", "now", "opened")),
         *(f"Ledger.{name}" for name in ("recent", "records", "totals")),
         *(f"Outbox.{name}" for name in ("unsent", "waiting")),
         *(f"Prompts.{name}" for name in ("counts", "preamble", "summaries")),
@@ -220,10 +221,12 @@ async def _generations(scene: Scene) -> dict[str, Act]:
         "get": lambda: generations.get(owner, done.generation_id),
         "claim": lambda: generations.claim(queued.generation_id, now=now, lease_until=later),
         "heartbeat": lambda: generations.heartbeat(running[0].generation_id, 1, lease_until=later + timedelta(hours=1)),
-        "checkpoint": lambda: generations.checkpoint(running[1].generation_id, 1, text="half", seq=2),
+        "checkpoint": lambda: generations.checkpoint(running[1].generation_id, 1, text="half", seq=2, usage=Usage(9, 0, 4)),
         "finalise": lambda: generations.finalise(scene.end(running[2], 1)),
         "request_cancel": lambda: generations.request_cancel(owner, running[3].generation_id, now=now),
         "add_usage": lambda: generations.add_usage(owner.tenant_id, "gen_elsewhere", "{}", now=now),  # type: ignore[arg-type]
+        "keep_usage": lambda: generations.keep_usage([record(1), record(2)], now=now),
+        "left_usage": lambda: generations.left_usage(before=later, limit=3),
         "due": lambda: generations.due(now=now, limit=3),
         "opened": lambda: generations.opened(limit=3),
         "count_open": generations.count_open,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import NotFound
 from antiphon.core.events import Delta, LogEntry
+from antiphon.core.generation import Usage
 from antiphon.orchestrator.upkeep import Temporary, Upkeep
 from antiphon.stores.conversations.base import ConversationPatch, Feedback
 from antiphon.stores.conversations.memory import MemoryConversations
@@ -23,6 +25,33 @@ from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog
 from tests.contracts.scene import Scene
 from tests.stores.test_traces import CANARY, traces
+
+
+async def test_what_a_temporary_answer_costs_is_kept_while_it_is_written(scene: Scene, clock: ManualClock) -> None:
+    """A server that dies then forgets the words, and the next one bills what they had cost."""
+    state, durable = MemoryState(), scene.generations
+    conversations = TemporaryConversations(scene.conversations, MemoryConversations(state), state)
+    generations = TemporaryGenerations(durable, MemoryGenerations(state, clock), state)
+    scene = replace(scene, conversations=conversations, generations=generations)
+    owner = scene.owner()
+    head = await scene.conversation(owner, temporary=True)
+    turn = await generations.accept(scene.turn(owner, head.id, scene.text("hello")))
+    until = await generations.now() + timedelta(days=1)
+    await generations.claim(turn.generation_id, now=await generations.now(), lease_until=until)
+    await generations.heartbeat(turn.generation_id, 1, lease_until=until)
+    assert await durable.left_usage(before=until, limit=9) == (), "nothing was computed yet"
+    await generations.checkpoint(turn.generation_id, 1, text="half", seq=2, usage=Usage(9, 0, 4))
+    (left,) = await durable.left_usage(before=until, limit=9)
+    assert (left.generation_id, left.user_id, left.usage, left.estimated) == (turn.generation_id, owner.user_id, Usage(9, 0, 4), True)
+    clock.advance(60)
+    await asyncio.sleep(0.002)
+    kept_at = await durable.now()
+    assert len(await durable.left_usage(before=kept_at, limit=9)) == 1
+    await asyncio.sleep(0.002)
+    await generations.heartbeat(turn.generation_id, 1, lease_until=until)
+    assert await durable.left_usage(before=kept_at, limit=9) == (), "it is alive, though it has written nothing new"
+    await generations.finalise(scene.end(turn, 1, "whole"))
+    assert await durable.left_usage(before=until, limit=9) == ()
 
 
 async def test_no_word_of_a_temporary_conversation_reaches_a_file(

@@ -35,6 +35,7 @@ ACROSS_TENANTS = {
     "ledger": "an account of all tenants, for the server's owner and for limits at a start",
     "outbox": "the relay carries every tenant's records",
     "key": "a secret",
+    "open_usage": "what servers that died left open, whosever it is",
     "password_of": "a name, at the door: whose it is shows only then",
     "purge": "what is due, whosever it is",
     "redeem_link": "a secret",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.events import Delta, Done, LogEntry
+from antiphon.core.generation import Usage
 from antiphon.core.ids import IdKind, MessageId, ShareId
 from antiphon.core.messages import PromptRecord, Role, Snippet
 from antiphon.core.prompts import Preamble, Summary
@@ -46,7 +47,7 @@ async def plant(scene: Scene, log: GenerationLog, owner: Owner) -> None:
         assert claimed is not None
         await log.open(accepted.generation_id, 1)
         await log.append(accepted.generation_id, [LogEntry(1, 1, Delta(f"{CANARY} answers"), (1, 2))])
-        await scene.generations.checkpoint(accepted.generation_id, 1, text=f"{CANARY} half " * 50, seq=1)
+        await scene.generations.checkpoint(accepted.generation_id, 1, text=f"{CANARY} half " * 50, seq=1, usage=Usage(9, 0, 4))
         done = Done("stop", 1, 0, 2, 0, 1, 1, None, "smol", "small")
         await scene.generations.finalise(scene.end(accepted, 1, f"{CANARY} answers {number} " * 40))
         await log.append(accepted.generation_id, [LogEntry(1, 2, done, ())])

@@ -97,6 +97,7 @@ async def _background(server: Server) -> AsyncGenerator[None]:
         asyncio.create_task(watch_event_loop(server.services.telemetry, server.services.clock), name="loop-lag"),
         asyncio.create_task(server.upkeep.run_for_ever(), name="upkeep"),
         asyncio.create_task(server.services.background.run_for_ever(), name="background"),
+        asyncio.create_task(server.books.run_for_ever(), name="books"),
         *(asyncio.create_task(work) for work in server.accounting.background()),
     )
     try:

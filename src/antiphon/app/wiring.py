@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -17,7 +18,7 @@ from antiphon.app.data_folder import DataFolder
 from antiphon.app.pool_desk import RunningPools
 from antiphon.app.system import SystemIds
 from antiphon.core.clock import Clock
-from antiphon.core.errors import ConfigErrors
+from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
 from antiphon.core.pools import PoolSpec
 from antiphon.edge.metrics import PrometheusTelemetry
 from antiphon.edge.oidc import OidcProviders, ProviderSettings
@@ -29,6 +30,7 @@ from antiphon.engines.static_embedding import static_embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import TurnDesk
 from antiphon.orchestrator.background import Background
+from antiphon.orchestrator.books import Books
 from antiphon.orchestrator.completion import Completions
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.response_cache import ResponseCache
@@ -68,6 +70,8 @@ _log = structlog.get_logger(__name__)
 _REFERENCE_ANSWER_TOKENS = 64
 _MOST_RUNNING = 256
 """Generations at once, beside those that wait in the pools' lines."""
+_ANY_CLOCK = timedelta(days=1)
+"""What is open may be dated later than now, where the clock was set back."""
 _STATIC_FOLDER = Path(__file__).parent.parent / "edge" / "static"
 
 
@@ -85,6 +89,7 @@ class Server:
     accounts: Accounts
     upkeep: Upkeep
     accounting: Accounting
+    books: Books
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +190,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             telemetry=telemetry,
             default_output_tokens={pool.name: _REFERENCE_ANSWER_TOKENS for pool in config.pools if _ends_by_length(pool)},
         )
+        await _close_left(ports.books)
         await accounting.start(ports.generations)
         runner = Runner(ports, concurrency=_MOST_RUNNING + sum(pool.queue_limit for pool in config.pools))
         background = Background(ports, runner.planner, config.background)
@@ -226,7 +232,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         )
         temporary = Temporary(conversations, MemoryCustody(state))
         upkeep = Upkeep(custody, log, clock, purge_seconds=config.timing.purge_seconds, temporary=temporary)
-        yield Server(services=services, gateway=gateway, runner=runner, accounts=accounts, upkeep=upkeep, accounting=accounting)
+        yield Server(services, gateway, runner, accounts, upkeep, accounting, ports.books)
 
 
 def _oidc(config: Config, clock: Clock) -> OidcProviders:
@@ -243,6 +249,14 @@ def _oidc(config: Config, clock: Clock) -> OidcProviders:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach ``host``."""
     return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+async def _close_left(books: Books) -> None:
+    """The data folder is ours alone, so all that is open was left. Where the store takes no writes, that can wait."""
+    try:
+        await books.close_left(unkept_for=-_ANY_CLOCK)
+    except (DiskFull, StoreUnavailable) as refusal:
+        _log.warning("usage_not_closed", reason=refusal.code)
 
 
 async def _open_database(database: SqliteDatabase) -> None:

@@ -14,18 +14,15 @@ import structlog
 from antiphon.core.allowance import Customer, Serving
 from antiphon.core.errors import Draining, FieldFault, InvalidRequest, PromptTooLong
 from antiphon.core.events import Queued
-from antiphon.core.generation import GenerationStatus, TurnParams
+from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.limits import Standing
 from antiphon.core.messages import Role
 from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
-from antiphon.core.usage import UsageRecord, usage_json
-from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokenizer, Tokens
-from antiphon.orchestrator.allowances import Ended
+from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokenizer, Tokens
 from antiphon.orchestrator.asking import Size, ask_for, route_of
-from antiphon.orchestrator.ending import as_reported
-from antiphon.orchestrator.pace import persist
+from antiphon.orchestrator.books import Account
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.prompt import MINIMUM_OUTPUT_TOKENS, SYSTEM_PROMPT, output_tokens
 from antiphon.orchestrator.request import public_prefix_tokens, sampling_of
@@ -126,24 +123,20 @@ class CompletionStream:
         self.standings = standings
         self._ports = ports
         self._customer = customer
-        self._serving = serving
         self._request = request
         self._events = ports.gateway.stream(serving.pool, request, deadline_s=queue_deadline_s(customer.plan))
         self._next: asyncio.Future[EngineEvent | Queued] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._opened_at = ports.clock.monotonic()
-        self._begun = False
-        self._output_tokens = 0
-        self._finished: Finished | None = None
+        account = Account(self.generation_id, customer, serving)
+        self._record = ports.books.open(account, prompt_tokens=len(request.prompt_ids))
         self._failed = False
         self._split = ThinkingSplit(ports.gateway.tokenizer(serving.pool), request.sampling.stop)
 
     @property
-    def usage(self) -> EngineUsage:
+    def usage(self) -> Usage:
         """What it has cost so far."""
-        if self._finished is not None:
-            return self._finished.usage
-        return EngineUsage(len(self._request.prompt_ids) if self._begun else 0, 0, self._output_tokens, 0, 0, 0, 0)
+        return self._record.usage
 
     def spoken(self, event: Tokens | Finished) -> Spoken:
         """What an event adds, thoughts apart from the answer; to be asked once for each event, in order."""
@@ -159,7 +152,7 @@ class CompletionStream:
 
     async def __aiter__(self) -> AsyncIterator[EngineEvent]:
         try:
-            while self._finished is None:
+            while self._record.finished is None:
                 event = await self._event()
                 if not isinstance(event, Queued):
                     yield event
@@ -173,19 +166,13 @@ class CompletionStream:
             self._next = asyncio.ensure_future(anext(self._events))
         event = await asyncio.shield(self._next)
         self._next = None
-        self._note(event)
+        if isinstance(event, Queued):
+            return event
+        if self._record.note(event):
+            self._ports.telemetry.observe(TTFT, self._ports.clock.monotonic() - self._opened_at, self.pool, self._customer.plan.name)
+        else:
+            await self._record.kept()
         return event
-
-    def _note(self, event: EngineEvent | Queued) -> None:
-        if isinstance(event, Prefilling):
-            self._begun = True
-        elif isinstance(event, Tokens):
-            if not self._output_tokens:
-                self._ports.telemetry.observe(TTFT, self._ports.clock.monotonic() - self._opened_at, self.pool, self._customer.plan.name)
-            self._begun = True
-            self._output_tokens += len(event.token_ids)
-        elif isinstance(event, Finished):
-            self._finished = event
 
     async def _renew(self) -> None:
         while True:
@@ -195,14 +182,14 @@ class CompletionStream:
     async def _end(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
-        complete = self._finished is not None
+        complete = self._record.finished is not None
         if not complete and not self._failed:
             await self._stop()
         await self._events.aclose()
         incomplete = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
         status = GenerationStatus.COMPLETE if complete else incomplete
         self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._customer.plan.name, status.value)
-        await self._account(status)
+        await self._record.close(status)
         log.info("completion_ended", generation_id=self.generation_id, status=status.value, output_tokens=self.usage.output_tokens)
 
     async def _stop(self) -> None:
@@ -210,39 +197,11 @@ class CompletionStream:
         if self._ports.gateway.cancel(self.generation_id):
             with suppress(Exception):
                 async with asyncio.timeout(_LAST_WORD_S):
-                    while self._finished is None:
+                    while self._record.finished is None:
                         await self._event()
         if self._next is not None and not self._next.done():
             self._next.cancel()
             await asyncio.wait((self._next,))
-
-    async def _account(self, status: GenerationStatus) -> None:
-        now, usage = self._ports.clock.now(), as_reported(self.usage)
-        ended = Ended(self.generation_id, status, usage, now)
-        ended = replace(ended, usage=replace(usage, cost=self._ports.allowances.cost(self._serving, ended)))
-        record = UsageRecord(
-            generation_id=self.generation_id,
-            tenant_id=self._customer.tenant_id,
-            user_id=self._customer.user_id,
-            key_id=self._customer.key_id,
-            conversation_id=None,
-            model=self.model,
-            requested_model=self.model,
-            pool=self.pool,
-            release=None,
-            plan=self._customer.plan.name,
-            usage=ended.usage,
-            finish_reason=None if self._finished is None else self._finished.reason.value,
-            estimated=self._finished is None,
-            finished_at=now,
-        )
-        tenant_id, payload = self._customer.tenant_id, usage_json(record)
-        try:
-            await persist(
-                lambda: self._ports.generations.add_usage(tenant_id, self.generation_id, payload, now=now), what="add_usage", forever=True
-            )
-        finally:
-            await self._ports.allowances.settle(self._customer, self._serving, ended)
 
 
 async def finish_anyway(act: Coroutine[object, object, None]) -> None:

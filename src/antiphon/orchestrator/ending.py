@@ -104,11 +104,13 @@ def stored_ending(generation: Generation) -> Ending:
 class Meter:
     """Counts one generation's work as it arrives, for endings at which the engine's own account is lost.
 
-    ``base_tokens`` of an earlier generation were context, not output; ``earlier_tokens`` are output of earlier epochs.
+    ``base_tokens`` of an earlier generation were context, not output; ``earlier_tokens`` are output of earlier epochs. ``known`` is what
+    the store was told last: all there is until an engine is asked.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, known: Usage | None = None) -> None:
         self._clock = clock
+        self._known = known
         self._asked_at = clock.monotonic()
         self._begun_at: float | None = None
         self._token_at: float | None = None
@@ -118,15 +120,21 @@ class Meter:
         self._output_tokens = 0
 
     def asked(self, prompt_tokens: int, *, base_tokens: int, earlier_tokens: int) -> None:
-        """A request goes out; what an earlier attempt counted is forgotten."""
+        """A request goes out; what an earlier attempt counted is forgotten. Whose answer has begun has had the prompt read."""
+        self._known = None
         self._asked_at, self._begun_at, self._token_at = self._clock.monotonic(), None, None
-        self._prompt_tokens, self._prompt_done = prompt_tokens, 0
+        self._prompt_tokens, self._prompt_done = prompt_tokens, prompt_tokens if earlier_tokens else 0
         self._base_tokens, self._output_tokens = base_tokens, earlier_tokens
+
+    def remembered(self, output_tokens: int) -> None:
+        """The log tells of so many tokens; the store may have been told of fewer."""
+        if self._known is not None:
+            self._known = replace(self._known, output_tokens=max(self._known.output_tokens, output_tokens))
 
     def prefilled(self, done_tokens: int) -> None:
         """The engine has begun and has computed so much of the prompt."""
         self._begin()
-        self._prompt_done = min(done_tokens, self._prompt_tokens)
+        self._prompt_done = max(self._prompt_done, min(done_tokens, self._prompt_tokens))
 
     def sampled(self, tokens: int) -> None:
         """The engine has yielded new tokens."""
@@ -138,6 +146,8 @@ class Meter:
 
     def measured(self) -> Usage:
         """Our own count: all that is known to have been computed."""
+        if self._known is not None:
+            return self._known
         now = self._clock.monotonic()
         begun = now if self._begun_at is None else self._begun_at
         token = now if self._token_at is None else self._token_at

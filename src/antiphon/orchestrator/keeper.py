@@ -1,4 +1,4 @@
-"""What keeps a running generation ours: the lease renewed, the text checkpointed."""
+"""What keeps a running generation ours: the lease renewed, text and usage checkpointed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 import structlog
 
 from antiphon.core.errors import AntiphonError
-from antiphon.core.generation import Generation
+from antiphon.core.generation import Generation, Usage
 from antiphon.orchestrator.pace import is_outage
 from antiphon.orchestrator.ports import Ports
 from antiphon.orchestrator.writer import LogWriter
@@ -18,13 +18,19 @@ log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """``on_cancel`` is called when a heartbeat learns that a cancel was asked for, perhaps in another process."""
+    """``on_cancel`` is called when a heartbeat learns that a cancel was asked for, perhaps in another process.
 
-    def __init__(self, ports: Ports, generation: Generation, writer: LogWriter, on_cancel: Callable[[], None]) -> None:
+    ``usage`` tells what the generation has cost so far.
+    """
+
+    def __init__(
+        self, ports: Ports, generation: Generation, writer: LogWriter, *, on_cancel: Callable[[], None], usage: Callable[[], Usage]
+    ) -> None:
         self._ports = ports
         self._generation = generation
         self._writer = writer
         self._on_cancel = on_cancel
+        self._usage = usage
         self._saved_seq = writer.seq
 
     async def run(self) -> None:
@@ -60,4 +66,5 @@ class Keeper:
     async def _checkpoint(self) -> None:
         if self._writer.seq != self._saved_seq:
             self._saved_seq, text = self._writer.seq, self._writer.text
-            await self._ports.generations.checkpoint(self._generation.id, self._generation.epoch, text=text, seq=self._saved_seq)
+            generation, usage = self._generation, self._usage()
+            await self._ports.generations.checkpoint(generation.id, generation.epoch, text=text, seq=self._saved_seq, usage=usage)

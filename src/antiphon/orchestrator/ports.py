@@ -13,6 +13,7 @@ from antiphon.core.telemetry import Telemetry
 from antiphon.engines.base import Embedder
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.allowances import Allowances
+from antiphon.orchestrator.books import Books
 from antiphon.orchestrator.response_cache import ResponseCache
 from antiphon.orchestrator.settings import Timing
 from antiphon.stores.conversations.base import Conversations
@@ -43,6 +44,11 @@ class Ports:
     embedder: Embedder | None = None
     """``None``: earlier turns are searched by their words alone."""
     default_output_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    books: Books = field(init=False)
+    """What is open of generations that ``generations`` does not keep."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "books", Books(self.generations, self.allowances, self.clock, self.timing))
 
     def plan(self, name: str) -> Plan:
         """The plan of that name; raises ``Forbidden`` when the configuration has none."""

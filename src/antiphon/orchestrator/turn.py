@@ -73,7 +73,7 @@ class Turn:
         self._coalescer = Coalescer(self._writer, grid)
         self._attendance = Attendance(control.readership, ports.clock, self._plan, lambda band: ports.gateway.set_band(generation.id, band))
         self._introduced_seq = 0
-        self._meter = Meter(ports.clock)
+        self._meter = Meter(ports.clock, generation.usage)
         self._own_ids: tuple[int, ...] = ()
         self._split: ThinkingSplit | None = None
         self._spoken = False
@@ -133,6 +133,7 @@ class Turn:
         await self._introduce(state)
         self._introduced_seq = self._writer.seq
         self._own_ids = state.token_ids
+        self._meter.remembered(len(self._own_ids))
         for last_attempt in (False, True):
             if self._generation.cancel_requested or self._control.cancelled.is_set():
                 break
@@ -184,7 +185,8 @@ class Turn:
         self._coalescer = Coalescer(self._writer, self._grid)
         engine = asyncio.create_task(self._generate())
         writing = asyncio.create_task(self._coalescer.run())
-        keeping = asyncio.create_task(Keeper(self._ports, self._generation, self._writer, self._control.cancelled.set).run())
+        keeper = Keeper(self._ports, self._generation, self._writer, on_cancel=self._control.cancelled.set, usage=self._meter.measured)
+        keeping = asyncio.create_task(keeper.run())
         attending = asyncio.create_task(self._attend())
         stopping = asyncio.create_task(self._control.cancelled.wait())
         try:

@@ -11,6 +11,7 @@ from antiphon.core.ids import ConversationId, GenerationId, KeyId, MessageId, Sh
 from antiphon.core.messages import Conversation, Message
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.core.tenancy import ApiKey, Identity, Tenant, User
+from antiphon.core.usage import UsageRecord
 from antiphon.stores.conversations.base import Feedback, Owner
 from antiphon.stores.custody.base import AuditEntry
 from antiphon.stores.generations.base import Accepted
@@ -103,6 +104,9 @@ class MemoryState:
     )
     personal: dict[tuple[TenantId, UserId], Personal] = field(default_factory=dict[tuple[TenantId, UserId], Personal])
     abuse_cases: dict[tuple[TenantId, UserId], Case] = field(default_factory=dict[tuple[TenantId, UserId], Case])
+    open_usage: dict[tuple[TenantId, GenerationId], tuple[datetime, UsageRecord]] = field(
+        default_factory=dict[tuple[TenantId, GenerationId], tuple[datetime, UsageRecord]]
+    )
 
     def index(self, conversation_id: ConversationId, message_id: MessageId | None) -> None:
         """A title (no message) or a text is new or has changed: searches find it as it is now, as the newest."""

@@ -1,7 +1,8 @@
 """Temporary conversations live in memory alone: no row, no index entry and no log record of theirs reaches a file.
 
 Each class stands before a durable driver and a memory driver of one port, and sends a call to the memory driver where ``state``,
-that driver's rows, knows the id. What a temporary turn cost is written durably. A server that ends forgets temporary conversations.
+that driver's rows, knows the id. What a temporary turn costs is written durably, also while it is written: a server that ends forgets
+temporary conversations, and not what their answers had cost.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from antiphon.core.events import LogEntry
-from antiphon.core.generation import Generation
+from antiphon.core.generation import Generation, Usage
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
 from antiphon.core.messages import Conversation, Message, TreeNode
 from antiphon.core.prompts import Preamble, Summary
+from antiphon.core.usage import UsageRecord, usage_of
 from antiphon.stores.conversations.base import (
     EVERYTHING,
     ConversationFilter,
@@ -129,10 +131,21 @@ class TemporaryGenerations:
         return await self._of(generation_id).claim(generation_id, now=now, lease_until=lease_until)
 
     async def heartbeat(self, generation_id: GenerationId, epoch: int, *, lease_until: datetime) -> bool:
-        return await self._of(generation_id).heartbeat(generation_id, epoch, lease_until=lease_until)
+        cancelled = await self._of(generation_id).heartbeat(generation_id, epoch, lease_until=lease_until)
+        await self._keep(generation_id)
+        return cancelled
 
-    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
-        await self._of(generation_id).checkpoint(generation_id, epoch, text=text, seq=seq)
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int, usage: Usage) -> None:
+        await self._of(generation_id).checkpoint(generation_id, epoch, text=text, seq=seq, usage=usage)
+        await self._keep(generation_id)
+
+    async def _keep(self, generation_id: GenerationId) -> None:
+        """Note durably what a temporary turn has cost so far, if it has cost anything yet."""
+        generation = self._state.generations.get(generation_id)
+        if generation is not None and generation.usage.output_tokens and not generation.status.terminal:
+            now = await self._durable.now()
+            so_far = usage_of(generation, generation.usage, finish_reason=None, estimated=True, finished_at=now)
+            await self._durable.keep_usage((so_far,), now=now)
 
     async def finalise(self, finished: FinishedGeneration) -> None:
         generation = self._state.generations.get(finished.generation_id)
@@ -142,6 +155,12 @@ class TemporaryGenerations:
 
     async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
         await self._durable.add_usage(tenant_id, generation_id, payload, now=now)
+
+    async def keep_usage(self, records: Sequence[UsageRecord], *, now: datetime) -> None:
+        await self._durable.keep_usage(records, now=now)
+
+    async def left_usage(self, *, before: datetime, limit: int) -> tuple[UsageRecord, ...]:
+        return await self._durable.left_usage(before=before, limit=limit)
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         return await self._of(generation_id).request_cancel(owner, generation_id, now=now)

@@ -17,6 +17,7 @@ from antiphon.core.limits import Standing
 from antiphon.core.messages import MessageError, PromptRecord
 from antiphon.core.prompts import Preamble, Summary
 from antiphon.core.tenancy import Band
+from antiphon.core.usage import UsageRecord
 from antiphon.stores.conversations.base import Owner
 
 
@@ -160,8 +161,8 @@ class Generations(Protocol):
         """Extend the lease; returns whether a cancel was requested."""
         ...
 
-    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
-        """Keep the whole text shown so far (``prior_text`` included) and the log's ``seq`` behind it.
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int, usage: Usage) -> None:
+        """Keep the whole text shown so far (``prior_text`` included), the log's ``seq`` behind it, and what it has cost.
 
         Not necessarily on stable storage when it returns.
         """
@@ -175,7 +176,18 @@ class Generations(Protocol):
         ...
 
     async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
-        """An outbox row for a generation that is kept elsewhere; harmless when it is there."""
+        """An outbox row for a generation that is kept elsewhere, in place of what was kept of its usage; harmless when it is there."""
+        ...
+
+    async def keep_usage(self, records: Sequence[UsageRecord], *, now: datetime) -> None:
+        """What generations that are kept elsewhere have cost so far, each in place of what was kept of it before.
+
+        Not necessarily on stable storage when it returns. ``now`` is a time of the store's clock.
+        """
+        ...
+
+    async def left_usage(self, *, before: datetime, limit: int) -> tuple[UsageRecord, ...]:
+        """What was kept before that moment and not since, the longest ago first: their server died. Across tenants."""
         ...
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:

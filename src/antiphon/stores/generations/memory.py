@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from antiphon.core.clock import Clock
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch, StoreUnavailable
-from antiphon.core.generation import Generation, GenerationStatus
+from antiphon.core.generation import Generation, GenerationStatus, Usage
 from antiphon.core.ids import GenerationId, TenantId
 from antiphon.core.messages import Message
+from antiphon.core.usage import UsageRecord
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.head import after_accept
 from antiphon.stores.conversations.memory import find_conversation, find_message, tree_of
@@ -93,9 +95,9 @@ class MemoryGenerations:
         self._state.generations[generation_id] = replace(generation, lease_until=lease_until)
         return generation.cancel_requested
 
-    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int, usage: Usage) -> None:
         generation = self._held(generation_id, epoch)
-        self._state.generations[generation_id] = replace(generation, checkpoint_text=text, checkpoint_seq=seq)
+        self._state.generations[generation_id] = replace(generation, checkpoint_text=text, checkpoint_seq=seq, usage=usage)
 
     async def finalise(self, finished: FinishedGeneration) -> None:
         turn_rules.check_finished(finished)
@@ -115,6 +117,17 @@ class MemoryGenerations:
     async def add_usage(self, tenant_id: TenantId, generation_id: GenerationId, payload: str, *, now: datetime) -> None:
         if all((row.tenant_id, row.dedup_key) != (tenant_id, generation_id) for row in self._state.outbox):
             self._state.outbox.append(OutboxRow(tenant_id, "usage", generation_id, payload, now))
+        self._state.open_usage.pop((tenant_id, generation_id), None)
+
+    async def keep_usage(self, records: Sequence[UsageRecord], *, now: datetime) -> None:
+        for record in records:
+            self._state.open_usage[record.tenant_id, record.generation_id] = now, record
+
+    async def left_usage(self, *, before: datetime, limit: int) -> tuple[UsageRecord, ...]:
+        left = sorted(
+            (item for item in self._state.open_usage.values() if item[0] < before), key=lambda item: (item[0], item[1].generation_id)
+        )
+        return tuple(record for _, record in left[:limit])
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         generation = await self.get(owner, generation_id)

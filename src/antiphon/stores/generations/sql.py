@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,8 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import from_ms, to_ms
 from antiphon.core.errors import Conflict, IdempotencyMismatch, NotFound, StaleEpoch
-from antiphon.core.generation import Generation, GenerationStatus
+from antiphon.core.generation import Generation, GenerationStatus, Usage
 from antiphon.core.ids import ConversationId, GenerationId, MessageId, TenantId
+from antiphon.core.usage import UsageRecord
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.head import after_accept
 from antiphon.stores.generations import turn_rules
@@ -39,6 +40,7 @@ from antiphon.stores.sql.trees import (
     update_columns,
     update_message,
 )
+from antiphon.stores.usage.open_records import drop_open, put_open, select_left
 
 _JULIAN_1970 = 2_440_587.5
 _QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
@@ -97,7 +99,7 @@ _now = Prepared(sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86
 
 
 class SqlGenerations:
-    """Claims, heartbeats and checkpoints are not synced to the disk one by one: a machine that loses power loses its runners too."""
+    """Claims, heartbeats, checkpoints and open usage are not synced one by one: a machine that loses power loses its runners too."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -134,8 +136,8 @@ class SqlGenerations:
 
         return await self._db.write(extend, durable=False)
 
-    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int) -> None:
-        kept: dict[str, str | int] = {"checkpoint_text": text, "checkpoint_seq": seq}
+    async def checkpoint(self, generation_id: GenerationId, epoch: int, *, text: str, seq: int, usage: Usage) -> None:
+        kept: dict[str, str | int] = {"checkpoint_text": text, "checkpoint_seq": seq, "usage": rows.usage_text(usage)}
         await self._db.write(lambda tx: _update_held(tx, generation_id, epoch, kept), durable=False)
 
     async def finalise(self, finished: FinishedGeneration) -> None:
@@ -146,8 +148,15 @@ class SqlGenerations:
         def add(tx: sa.Connection) -> None:
             if _find_usage.run(tx, {"tenant_id": tenant_id, "dedup_key": generation_id}).first() is None:
                 add_usage(tx, tenant_id, generation_id, payload, to_ms(now))
+            drop_open(tx, tenant_id, generation_id)
 
         await self._db.write(add)
+
+    async def keep_usage(self, records: Sequence[UsageRecord], *, now: datetime) -> None:
+        await self._db.write(lambda tx: put_open(tx, records, to_ms(now)), durable=False)
+
+    async def left_usage(self, *, before: datetime, limit: int) -> tuple[UsageRecord, ...]:
+        return await self._db.read(lambda tx: select_left(tx, to_ms(before), limit))
 
     async def request_cancel(self, owner: Owner, generation_id: GenerationId, *, now: datetime) -> Generation:
         def flag(tx: sa.Connection) -> Generation:

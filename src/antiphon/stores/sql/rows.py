@@ -234,6 +234,10 @@ def key_values(key: ApiKey, secret_sha256: bytes) -> Values:
     }
 
 
+def usage_text(usage: Usage) -> str:
+    return _json_text(usage)
+
+
 def _json_text(value: TurnParams | Usage | MessageError | PromptRecord) -> str:
     return msgspec.json.encode(value).decode()
 

@@ -1,4 +1,5 @@
-"""The ledger's tables: every generation once, and each day's totals of it, kept together in one transaction.
+"""The ledger's tables: every generation once, and each day's totals of it, kept together in one transaction. ``open_usage`` holds what
+generations without a row of their own have cost so far.
 
 Money is whole nanos, so that sums are exact; an unknown cost is null in a record and counted as ``unpriced`` in a total.
 """
@@ -64,3 +65,15 @@ usage_days = sa.Table(
     sa.PrimaryKeyConstraint("tenant_id", "day", "user_id", "key_id", "pool", "model", "plan"),
     sqlite_strict=True,
 )
+
+open_usage = sa.Table(
+    "open_usage",
+    metadata,
+    sa.Column("tenant_id", sa.Text, nullable=False),
+    sa.Column("generation_id", sa.Text, nullable=False),
+    sa.Column("kept_at", _Moment, nullable=False),
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("tenant_id", "generation_id"),
+    sqlite_strict=True,
+)
+sa.Index("open_usage_by_time", open_usage.c.kept_at)
