@@ -164,15 +164,16 @@ class OpenRecord:
     def note(self, event: EngineEvent) -> bool:
         """Count what came; whether it brought the first token."""
         self._begun = True
-        if isinstance(event, Prefilling):
-            self._meter.prefilled(event.done_tokens)
-        elif isinstance(event, Finished):
-            self.finished = event
-        elif isinstance(event, Tokens):
-            self._meter.sampled(len(event.token_ids))
-            if self._first_kept is None:
-                self._first_kept = self._books.began(self)
-                return True
+        match event:
+            case Prefilling(done_tokens):
+                self._meter.prefilled(done_tokens)
+            case Finished():
+                self.finished = event
+            case Tokens(token_ids):
+                self._meter.sampled(len(token_ids))
+                if self._first_kept is None:
+                    self._first_kept = self._books.began(self)
+                    return True
         return False
 
     async def kept(self) -> None:

@@ -30,6 +30,7 @@ from antiphon.stores.generations.base import (
 from antiphon.stores.prompts.sql import put_preamble, put_summary
 from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value, across_tenants, changed_values
+from antiphon.stores.sql.open_usage import drop_open, put_open, select_left
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate, matching
 from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
 from antiphon.stores.sql.trees import (
@@ -40,7 +41,6 @@ from antiphon.stores.sql.trees import (
     update_columns,
     update_message,
 )
-from antiphon.stores.usage.open_records import drop_open, put_open, select_left
 
 _JULIAN_1970 = 2_440_587.5
 _QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
