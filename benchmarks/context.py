@@ -41,7 +41,7 @@ from antiphon.stores.generations.base import CurrentLeaf, FinishedGeneration, Ne
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.personal.sql import SqlPersonalTexts
 from antiphon.stores.prompts.sql import SqlPrompts
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from benchmarks.context_cases import FILLERS, Case, cases
 from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Answer, ChatClient, Served, served

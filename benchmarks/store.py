@@ -28,7 +28,7 @@ from antiphon.stores.conversations.base import Owner
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.base import CurrentLeaf, NewUserMessage, TurnToAccept
 from antiphon.stores.generations.sql import SqlGenerations
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from benchmarks.report import Report, median, options, percentile, progress
 from benchmarks.served import Served, served
 from benchmarks.store_data import CJK, COMMON, RARE, ensure_store

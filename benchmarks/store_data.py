@@ -18,8 +18,8 @@ from antiphon.core.ids import TenantId, UserId
 from antiphon.core.tenancy import Tenant, User, UserRole
 from antiphon.stores.accounts.sql import SqlAccounts
 from antiphon.stores.conversations.base import Owner
-from antiphon.stores.sql import schema, search
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql import schema, search_sqlite
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from benchmarks.report import progress
 
 RARE, COMMON, CJK = "zyqvex", "water", "銀河"
@@ -114,8 +114,8 @@ def _fill(path: Path, users: list[UserId], count: int) -> None:
     indexes = list(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
     for name, _ in indexes:
         db.execute(f"DROP INDEX {name}")
-    db.execute(f"INSERT INTO {search.INDEX} ({search.INDEX}, rank) VALUES ('automerge', 0)")
-    db.execute(f"INSERT INTO {search.INDEX} ({search.INDEX}, rank) VALUES ('hashsize', {256 << 20})")
+    db.execute(f"INSERT INTO {search_sqlite.INDEX} ({search_sqlite.INDEX}, rank) VALUES ('automerge', 0)")
+    db.execute(f"INSERT INTO {search_sqlite.INDEX} ({search_sqlite.INDEX}, rank) VALUES ('hashsize', {256 << 20})")
     texts, doc = Texts.of(1), 0
     for start in range(0, count, _BATCH):
         db.execute("BEGIN")
@@ -124,8 +124,8 @@ def _fill(path: Path, users: list[UserId], count: int) -> None:
         db.execute("COMMIT")
         if start % 10_000 == 0:
             progress(f"store: {start} conversations")
-    db.execute(f"INSERT INTO {search.INDEX} ({search.INDEX}, rank) VALUES ('automerge', 4)")
-    db.execute(f"INSERT INTO {search.INDEX} ({search.INDEX}, rank) VALUES ('hashsize', {1 << 20})")
+    db.execute(f"INSERT INTO {search_sqlite.INDEX} ({search_sqlite.INDEX}, rank) VALUES ('automerge', 4)")
+    db.execute(f"INSERT INTO {search_sqlite.INDEX} ({search_sqlite.INDEX}, rank) VALUES ('hashsize', {1 << 20})")
     for _, sql in indexes:
         db.execute(sql)
     db.execute("PRAGMA journal_mode = WAL")
@@ -144,8 +144,8 @@ def _conversation(db: sqlite3.Connection, texts: Texts, users: list[UserId], num
     owner = Owner(_TENANT, user)
     documents = [(doc + 1 + place, _TENANT, user, conversation, message) for place, (message, _) in enumerate(searched)]
     db.executemany("INSERT INTO search_docs VALUES (?, ?, ?, ?, ?)", documents)
-    entries = [search.entry(owner, doc + 1 + place, text) for place, (_, text) in enumerate(searched)]
-    db.executemany(f"INSERT INTO {search.INDEX} (rowid, owner, body, short) VALUES (:doc, :owner, :body, :short)", entries)
+    entries = [search_sqlite.entry(owner, doc + 1 + place, text) for place, (_, text) in enumerate(searched)]
+    db.executemany(f"INSERT INTO {search_sqlite.INDEX} (rowid, owner, body, short) VALUES (:doc, :owner, :body, :short)", entries)
     return doc + len(searched)
 
 

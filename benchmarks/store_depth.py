@@ -18,7 +18,7 @@ from antiphon.app.system import SystemClock, SystemIds
 from antiphon.core.ids import ConversationId, IdKind, TenantId, UserId
 from antiphon.core.messages import Conversation
 from antiphon.stores.conversations.sql import SqlConversations
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from benchmarks.report import Report, percentile, progress
 from benchmarks.served import Served
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from blockbuster import blockbuster_ctx
 
 from antiphon.core.clock import ManualClock
+from antiphon.stores.sql.postgres import PostgresDatabase
 from tests.ids import CountingIds
+from tests.postgres_server import Emptier, PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +48,36 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One PostgreSQL for the whole run; who stops a server starts one of his own."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def kept_postgres(postgres_server: PostgresServer) -> Iterator[tuple[PostgresDatabase, Emptier]]:
+    """A database with the current schema, opened once: a connection costs more than most tests do."""
+    url = postgres_server.create_database("kept")
+    database = PostgresDatabase(url)
+    with ThreadPoolExecutor(1) as thread:  # an event loop may run in this one
+        thread.submit(lambda: asyncio.run(database.open())).result()
+        emptier = Emptier(url)
+        yield database, emptier
+        emptier.close()
+        thread.submit(lambda: asyncio.run(database.close())).result()
+
+
+@pytest.fixture
+def postgres(kept_postgres: tuple[PostgresDatabase, Emptier]) -> Iterator[PostgresDatabase]:
+    """An open database with the current schema and no rows; it stays open."""
+    database, emptier = kept_postgres
+    yield database
+    emptier.empty()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,11 +13,20 @@ from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.contracts.scene import Scene, make_migrated_file, memory_scene, sql_scene
 from tests.ids import CountingIds
 
 LOG_SECONDS = 900
+QUICK_ON_POSTGRES = ("test_accounts", "test_conversations", "test_generations", "test_transfers")
+"""What `make test` runs on PostgreSQL too; the others' turn there is in `make test-all`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        drivers = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        if "postgres" in drivers and item.path.stem not in QUICK_ON_POSTGRES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -26,17 +35,18 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_migrated_file(tmp_path_factory.mktemp("schema"))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def scene(
-    request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path, clock: ManualClock, ids: CountingIds
-) -> AsyncIterator[Scene]:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, clock: ManualClock, ids: CountingIds) -> Scene:
     if request.param == "memory":
-        state = MemoryState()
-        yield memory_scene(state, clock, ids)
-        return
+        return memory_scene(MemoryState(), clock, ids)
+    return sql_scene(request.getfixturevalue(request.param), clock, ids)
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path, migrated_file: Path) -> AsyncIterator[SqliteDatabase]:
     db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
     await db.open()
-    yield sql_scene(db, clock, ids)
+    yield db
     await db.close()
 
 

@@ -47,7 +47,8 @@ from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.base import Shares
 from antiphon.stores.shares.memory import MemoryShares
 from antiphon.stores.shares.sql import SqlShares
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.database import SqlDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.usage.base import Ledger, Outbox
 from antiphon.stores.usage.memory import MemoryLedger, MemoryOutbox
 from antiphon.stores.usage.sql import SqlLedger, SqlOutbox
@@ -85,7 +86,7 @@ def memory_scene(state: MemoryState, clock: ManualClock, ids: CountingIds) -> Sc
     )
 
 
-def sql_scene(db: SqliteDatabase, clock: ManualClock, ids: CountingIds) -> Scene:
+def sql_scene(db: SqlDatabase, clock: ManualClock, ids: CountingIds) -> Scene:
     """A scene on the SQL drivers."""
     return Scene(
         SqlAccounts(db),

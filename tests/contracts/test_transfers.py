@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ from antiphon.stores.conversations.base import Conversations, Feedback, Owner
 from antiphon.stores.conversations.memory import MemoryConversations
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.memory import MemoryState
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.database import SqlDatabase
 from antiphon.stores.transfers.base import OUR_SOURCE, Origin, Transfers, WholeConversation
 from antiphon.stores.transfers.memory import MemoryTransfers
 from antiphon.stores.transfers.sql import SqlTransfers
@@ -64,18 +61,13 @@ class Stores:
         return WholeConversation(head, messages, origin, '{"x":1}', {ids[1]: '{"y":2}'}, {ids[1]: Feedback(-1, ("wrong", "rude"), "no")})
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def stores(
-    request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path, clock: ManualClock, ids: CountingIds
-) -> AsyncIterator[Stores]:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest, clock: ManualClock, ids: CountingIds) -> Stores:
     if request.param == "memory":
         state = MemoryState()
-        yield Stores(MemoryConversations(state), MemoryTransfers(state), clock, ids)
-        return
-    db = SqliteDatabase(Path(shutil.copy(migrated_file, tmp_path)))
-    await db.open()
-    yield Stores(SqlConversations(db), SqlTransfers(db), clock, ids)
-    await db.close()
+        return Stores(MemoryConversations(state), MemoryTransfers(state), clock, ids)
+    db: SqlDatabase = request.getfixturevalue(request.param)
+    return Stores(SqlConversations(db), SqlTransfers(db), clock, ids)
 
 
 async def test_what_goes_in_comes_out(stores: Stores) -> None:

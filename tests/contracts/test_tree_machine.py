@@ -37,7 +37,7 @@ from antiphon.stores.generations.base import (
 )
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.memory import MemoryState
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.transfers.memory import MemoryTransfers
 from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene, memory_scene, sql_scene

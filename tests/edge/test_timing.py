@@ -23,7 +23,7 @@ from antiphon.edge.sign_in_gate import LocalGate
 from antiphon.edge.sign_in_pace import Allowance, SignInPace
 from antiphon.inference.gateway import Gateway
 from antiphon.stores.accounts.sql import SqlAccounts
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.edge.site import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -24,7 +24,7 @@ from antiphon.core.ids import GenerationId
 from antiphon.inference.gateway import Gateway
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.journal import JournalLog
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.usage.sql import SqlOutbox
 
 POINT, ARM = sys.argv[1], Path(sys.argv[2])

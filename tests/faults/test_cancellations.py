@@ -24,7 +24,7 @@ from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.completion import CompletionRequest
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from antiphon.stores.log.journal import JournalLog
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from benchmarks.resume import answer_of
 from tests.faults.test_outage import Disk
 from tests.orchestrator.stage import TIMING, Stage

@@ -21,7 +21,7 @@ from antiphon.inference.gateway import Gateway
 from antiphon.stores.conversations.sql import SqlConversations
 from antiphon.stores.generations.sql import SqlGenerations
 from antiphon.stores.log.journal import JournalLog
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.orchestrator.stage import Stage, check_log, shown_text
 from tests.system.served import Reading, Server, reference_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.clock import ManualClock
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.contracts.scene import Scene, make_migrated_file, sql_scene
 from tests.ids import CountingIds
 

@@ -21,7 +21,7 @@ LITTLE_ROOM = 60_000
 _MIGRATE = f"""
 import asyncio, pathlib, resource, signal, sys
 from antiphon.core.errors import StoreUnavailable
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 
 async def migrate():
     try:

@@ -22,7 +22,7 @@ from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.sql import schema
 from antiphon.stores.sql.backups import KEPT_FOR, Backups
 from antiphon.stores.sql.base import Gone
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.contracts.scene import Scene
 from tests.stores.old_schema import LITTLE_ROOM, TEXT, migrate_with_little_room, old_database, version_in
 from tests.stores.test_traces import CANARY, plant, traces

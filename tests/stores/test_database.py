@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from antiphon.core.errors import ConfigErrors, DiskFull, StoreUnavailable
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from antiphon.core.errors import StoreUnavailable
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.sql.tables import metadata
 from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene

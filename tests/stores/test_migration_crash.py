@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.stores.sql import schema
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.stores.old_schema import LITTLE_ROOM, MESSAGES, migrate_with_little_room, old_database, version_in
 
 # Dies at the Nth moment of those that can leave something behind: a statement, a commit, an act on files.
@@ -21,7 +21,7 @@ MIGRATE_AND_DIE = """
 import asyncio, os, pathlib, signal, sys
 import alembic.command, alembic.config
 from sqlalchemy import Engine, event
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 
 count, last, folder = 0, int(sys.argv[2]), os.path.dirname(sys.argv[1])
 

@@ -10,7 +10,7 @@ import pytest
 from antiphon.core.ids import MemoryId
 from antiphon.core.prompts import Memory
 from antiphon.stores.personal.sql import SqlPersonalTexts
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.contracts.scene import Scene
 
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import DiskFull
-from antiphon.stores.sql.database import SqliteDatabase
 from antiphon.stores.sql.probe import WriteProbe
+from antiphon.stores.sql.sqlite import SqliteDatabase
 
 T = TypeVar("T")
 

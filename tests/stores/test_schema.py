@@ -14,15 +14,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.ids import MessageId
-from antiphon.stores.sql import schema, search
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql import schema, search_sqlite
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.sql.tables import metadata
 from tests.contracts.scene import Scene
 
 
 def is_ours(name: str) -> bool:
     """Whether ``tables`` describes it: not Alembic's own table, nor the search index and the tables FTS5 keeps for it."""
-    return name != "alembic_version" and not name.startswith(search.INDEX)
+    return name != "alembic_version" and not name.startswith(search_sqlite.INDEX)
 
 
 def definitions(tx: sa.Connection) -> dict[str, str]:
@@ -58,7 +58,7 @@ async def test_migrating_again_does_nothing_and_loads_no_alembic(db: SqliteDatab
     await db.migrate()
     probe = (
         "import asyncio, sys, pathlib\n"
-        "from antiphon.stores.sql.database import SqliteDatabase\n"
+        "from antiphon.stores.sql.sqlite import SqliteDatabase\n"
         "db = SqliteDatabase(pathlib.Path(sys.argv[1]))\n"
         "async def main():\n"
         "    await db.open()\n"

@@ -21,7 +21,7 @@ from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.log.journal import JournalLog
 from antiphon.stores.log.memory import MemoryLog
 from antiphon.stores.memory import MemoryState
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog
 from tests.contracts.scene import Scene
 from tests.stores.test_traces import CANARY, traces

@@ -18,7 +18,7 @@ from antiphon.core.errors import Conflict
 from antiphon.core.ids import IdKind, ShareId
 from antiphon.core.tenancy import UserRole
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Conversations, Feedback
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene, sql_scene
 from tests.ids import CountingIds

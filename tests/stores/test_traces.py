@@ -16,7 +16,7 @@ from antiphon.orchestrator.upkeep import Upkeep
 from antiphon.stores.conversations.base import ConversationPatch, Feedback, Owner
 from antiphon.stores.log.base import GenerationLog
 from antiphon.stores.log.journal import JournalLog
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from tests.contracts.scene import Scene
 
 CANARY = "zq7canary"

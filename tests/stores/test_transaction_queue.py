@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from antiphon.core.errors import DiskFull, StaleEpoch
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import StoreUnavailable
 from antiphon.stores.conversations.sql import SqlConversations
-from antiphon.stores.sql.database import SqliteDatabase
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.sql.tables import conversations, feedback, message_extras, messages, origins
 from antiphon.stores.transfers.base import Origin
 from antiphon.stores.transfers.sql import SqlTransfers

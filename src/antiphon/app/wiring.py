@@ -57,8 +57,9 @@ from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.backups import copy_to, put_back
-from antiphon.stores.sql.database import Migration, SqliteDatabase
+from antiphon.stores.sql.database import Migration
 from antiphon.stores.sql.probe import WriteProbe
+from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
 from antiphon.stores.transfers.base import Transfers
 from antiphon.stores.transfers.sql import SqlTransfers

@@ -72,7 +72,7 @@ def short_token(term: str) -> str:
 def matches(terms: Sequence[str], text: str) -> bool:
     """Whether every term is in ``text``, by the rules of the module."""
     plain = normalised(text)
-    folded, grams = plain.lower(), short_grams(plain)
+    folded, grams = plain.lower(), short_grams(plain) if any(len(term) <= 2 for term in terms) else ""
     return all(term in folded if len(term) > 2 else short_token(term) in grams for term in terms)
 
 

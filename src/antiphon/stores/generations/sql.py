@@ -32,6 +32,7 @@ from antiphon.stores.sql import rows, search
 from antiphon.stores.sql.base import Database, Value, across_tenants, changed_values
 from antiphon.stores.sql.open_usage import drop_open, put_open, select_left
 from antiphon.stores.sql.prepared import Prepared, PreparedUpdate, matching
+from antiphon.stores.sql.store_clock import StoreClock
 from antiphon.stores.sql.tables import conversations, generations, idempotency, outbox
 from antiphon.stores.sql.trees import (
     insert_messages,
@@ -42,7 +43,6 @@ from antiphon.stores.sql.trees import (
     update_message,
 )
 
-_JULIAN_1970 = 2_440_587.5
 _QUEUED, _RUNNING = GenerationStatus.QUEUED.value, GenerationStatus.RUNNING.value
 # Written out, as in the partial index that it chooses.
 _IS_OPEN = generations.c.status.in_([sa.literal_column(f"'{status}'") for status in (_QUEUED, _RUNNING)])
@@ -94,8 +94,7 @@ _drop_expired = Prepared(
 _insert_answer = Prepared(idempotency.insert())
 
 
-_now = Prepared(sa.select(sa.cast((sa.func.julianday("now") - _JULIAN_1970) * 86_400_000.0, sa.BigInteger)), across="now")
-"""SQLite's clock, in milliseconds since 1970."""
+_now = Prepared(sa.select(StoreClock()), across="now")
 
 
 class SqlGenerations:

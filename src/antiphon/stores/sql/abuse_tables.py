@@ -5,21 +5,20 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from antiphon.stores.sql.tables import metadata
-
-_Moment = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+from antiphon.stores.sql.types import NUMBER, TEXT
 
 abuse_cases = sa.Table(
     "abuse_cases",
     metadata,
-    sa.Column("tenant_id", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("tenant_id", TEXT, nullable=False),
+    sa.Column("user_id", TEXT, nullable=False),
+    sa.Column("state", TEXT, nullable=False),
     sa.Column("score_permille", sa.Integer, nullable=False),
-    sa.Column("signals", sa.Text, nullable=False),
-    sa.Column("since", _Moment, nullable=False),
+    sa.Column("signals", TEXT, nullable=False),
+    sa.Column("since", NUMBER, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("reviewed_by", sa.Text),
-    sa.Column("trusted_until", _Moment),
+    sa.Column("reviewed_by", TEXT),
+    sa.Column("trusted_until", NUMBER),
     sa.PrimaryKeyConstraint("tenant_id", "user_id"),
     sa.ForeignKeyConstraint(["tenant_id", "user_id"], ["users.tenant_id", "users.id"]),
     sqlite_strict=True,

@@ -24,7 +24,7 @@ class Gone(NamedTuple):
 
 
 class Database(Protocol):
-    """Runs plain functions of a connection, each in one transaction (see ``database.SqliteDatabase``)."""
+    """Runs plain functions of a connection, each in one transaction (see ``database.SqlDatabase``)."""
 
     async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T: ...
 

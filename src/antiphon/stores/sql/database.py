@@ -1,47 +1,30 @@
-"""One SQLite file: a writer thread, a few reader threads, and errors in Antiphon's words.
+"""One async face of every SQL database: functions of a connection run on threads of ours, never on the event loop.
 
-Statements are plain functions of a SQLAlchemy ``Connection``; this module alone knows threads, pragmas and locks.
+A task that is cancelled leaves its function to the thread that runs it, which ends the transaction and gives the connection back
+whatever happens: cancellation reaches no connection. The drivers below say what a transaction is on their database.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool, QueuePool
 
-from antiphon.core.errors import DiskFull, StoreUnavailable
-from antiphon.stores.sql import schema
-from antiphon.stores.sql.backups import Backups
+from antiphon.core.errors import StoreUnavailable
 from antiphon.stores.sql.base import Gone
-from antiphon.stores.sql.checkpoints import LONGEST_LOG_PAGES, Checkpoints
-from antiphon.stores.sql.prepared import open_direct
-from antiphon.stores.sql.transaction_queue import TransactionQueue
+from antiphon.stores.sql.transaction_queue import GROUP_LIMIT, TransactionQueue
 
 T = TypeVar("T")
 
-_READERS = 4
-_MAX_WAITING_WRITES = 4096
-_WAL_RETRY_MS = 5
-_WRITER = ("PRAGMA secure_delete = ON", f"PRAGMA wal_autocheckpoint = {LONGEST_LOG_PAGES}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Engines:
-    writer: sa.Engine
-    reader: sa.Engine
+_MAX_WAITING = 4096
+"""Writes, and as many reads; each is a request that somebody waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,58 +36,56 @@ class Migration:
     backup: Path | None = None
 
 
-class SqliteDatabase:
-    """``busy_ms`` is how long a write waits for another process that writes (a command beside a running server)."""
+class SqlDatabase(ABC):
+    """Runs at most ``writers`` writing and ``readers`` reading transactions at once, a connection each; the others wait in order.
 
-    def __init__(self, path: Path, *, busy_ms: int = 5000) -> None:
-        self._path = path
-        self._busy_ms = busy_ms
-        self._backups = Backups(path)
-        self._checkpoints = Checkpoints(path)
-        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="store-write")
-        self._read_threads = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
-        self._engines: _Engines | None = None
-        self._writes = TransactionQueue(self._write_thread, self._write)
-        self._reads = TransactionQueue(self._read_threads, self._read, workers=_READERS)
+    ``write_group``: so many writes that wait may share a transaction.
+    """
+
+    def __init__(self, *, writers: int, readers: int, write_group: int = GROUP_LIMIT) -> None:
+        self._write_threads = ThreadPoolExecutor(writers, thread_name_prefix="store-write")
+        self._read_threads = ThreadPoolExecutor(readers, thread_name_prefix="store-read")
+        self._writes = TransactionQueue(self._write_threads, self._write, workers=writers, limit=write_group)
+        self._reads = TransactionQueue(self._read_threads, self._read, workers=readers)
         self._waiting_writes = 0
+        self._waiting_reads = 0
         self._closed = False
 
     async def open(self) -> None:
-        """Make the file if there is none and bring its schema up to date; before any other call.
+        """Make the database if there is none and bring its schema up to date; before any other call.
 
         Raises ``ConfigErrors`` for a schema that only a newer Antiphon knows.
         """
         await self.migrate()
 
     async def migrate(self) -> Migration:
-        """Run the numbered migrations that this file has not seen, after a copy of it is safe; quick when there are none.
+        """Run the numbered migrations that this database has not seen; quick when there are none.
 
-        Ended at any moment, it leaves the old schema or the new one, and with the new one a whole copy of the old.
-        Raises ``ConfigErrors`` as ``open`` does, ``DiskFull``, ``StoreUnavailable``.
+        Ended at any moment, it leaves the old schema or the new one. Raises ``ConfigErrors`` as ``open`` does, ``DiskFull``,
+        ``StoreUnavailable``.
         """
-        return await self._run(self._write_thread, self._migrate)
+        return await self._run(self._write_threads, self._migrate)
 
     async def outdated(self) -> bool:
-        """Whether there is a database, and its schema is an older one; opens nothing. Raises ``ConfigErrors`` for a newer one."""
+        """Whether there is a database, and its schema is an older one; changes nothing. Raises ``ConfigErrors`` for a newer one."""
         return await self._run(self._read_threads, self._outdated)
 
     async def close(self) -> None:
-        """Let running calls end, then give all connections back; the file is complete without its ``-wal`` afterwards."""
+        """Let running calls end, then give all connections back."""
         self._closed = True
         self._read_threads.shutdown(wait=False)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._write_thread, self._dispose)
-        self._write_thread.shutdown(wait=False)
+        self._write_threads.shutdown(wait=False)
+        await asyncio.get_running_loop().run_in_executor(None, self._end)
 
     async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
-        """Run ``fn`` whole or not at all, overlapped by no other writer; on stable storage on return when ``durable``.
+        """Run ``fn`` whole or not at all, as if no other writer ran beside it; on stable storage on return when ``durable``.
 
-        Writes that wait together share a transaction, and ``fn`` may run a second time after a first was rolled back (see
-        ``transaction_queue``), so it changes nothing but the database. A caller that is cancelled leaves it whole: it runs to its end,
-        or has not begun and never will.
-        Raises ``DiskFull`` or ``StoreUnavailable``, with nothing of ``fn`` kept; whatever ``fn`` raises rolls back too.
+        ``fn`` may run again after a run that was rolled back, so it changes nothing but the database. A caller that is cancelled
+        leaves it whole: it runs to its end, or has not begun and never will.
+        Raises ``DiskFull`` or ``StoreUnavailable``, with nothing of ``fn`` kept unless the database was lost while it committed;
+        whatever ``fn`` raises rolls back too.
         """
-        if self._waiting_writes >= _MAX_WAITING_WRITES:
+        if self._waiting_writes >= _MAX_WAITING:
             raise StoreUnavailable("Too many writes are waiting.", retry_after_ms=1000)
         self._waiting_writes += 1
         try:
@@ -117,28 +98,53 @@ class SqliteDatabase:
             self._waiting_writes -= 1
 
     async def read(self, fn: Callable[[sa.Connection], T]) -> T:
-        """Run ``fn`` on one snapshot, not older than the call; readers and the writer do not wait for each other.
+        """Run ``fn`` on one snapshot, not older than the call; readers and writers do not wait for each other.
 
         Reads that wait together share a snapshot, and ``fn`` may run twice. Raises ``StoreUnavailable``, and whatever ``fn`` raises.
         """
+        if self._waiting_reads >= _MAX_WAITING:
+            raise StoreUnavailable("Too many reads are waiting.", retry_after_ms=1000)
+        self._waiting_reads += 1
         try:
             return await self._reads.put(fn)
         except RuntimeError as error:
             if self._closed:
                 raise StoreUnavailable("The store is closed.") from error
             raise
+        finally:
+            self._waiting_reads -= 1
 
+    @abstractmethod
     async def fold(self) -> None:
-        """Fold the write-ahead log into the file and empty it; waits for readers, and gives way to them after ``busy_ms``."""
-        await self._run(self._write_thread, self._fold)
+        """Leave no copy of overwritten rows beside the database, as far as readers allow."""
 
+    @abstractmethod
     async def forget(self, gone: Sequence[Gone]) -> None:
         """Leave no text of these conversations in copies of the database, before they leave the database itself."""
-        await self._run(self._read_threads, lambda: self._backups.forget(gone))
 
+    @abstractmethod
     async def expire_copies(self, *, now: datetime) -> None:
         """Remove copies of the database that are older than they may be."""
-        await self._run(self._read_threads, lambda: self._backups.expire(now=now))
+
+    @abstractmethod
+    def _write(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:
+        """Run ``fn`` in a writing transaction; blocking."""
+
+    @abstractmethod
+    def _read(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:
+        """Run ``fn`` in a transaction that cannot write; blocking."""
+
+    @abstractmethod
+    def _migrate(self) -> Migration:
+        """As ``migrate``; blocking."""
+
+    @abstractmethod
+    def _outdated(self) -> bool:
+        """As ``outdated``; blocking."""
+
+    @abstractmethod
+    def _dispose(self) -> None:
+        """Close the connections; no call runs any more. Blocking."""
 
     async def _run(self, threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         try:
@@ -147,153 +153,7 @@ class SqliteDatabase:
             raise StoreUnavailable("The store is closed.") from error
         return await running
 
-    def _write(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:
-        with _translated(), self._opened().writer.connect() as connection:
-            _set_synchronous(connection, "FULL" if durable else "NORMAL")
-            with connection.begin():
-                open_direct(connection)
-                outcome = fn(connection)
-            self._checkpoints.after_commit()
-            return outcome
-
-    def _read(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:  # noqa: ARG002
-        with _translated(), self._opened().reader.connect() as connection, connection.begin():
-            open_direct(connection)
-            return fn(connection)
-
-    def _fold(self) -> None:
-        with _translated(), self._opened().writer.connect() as connection:
-            driver = connection.connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-
-    def _migrate(self) -> Migration:
-        with _translated():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if self._engines is None:
-                self._engines = _Engines(
-                    writer=self._engine(1, begin="BEGIN IMMEDIATE", pragmas=_WRITER),
-                    reader=self._engine(_READERS, begin="BEGIN", pragmas=("PRAGMA query_only = ON",)),
-                )
-            newest = schema.versions()[-1]
-            with self._engines.reader.connect() as connection, connection.begin():
-                if schema.is_current(connection):
-                    return Migration(newest, newest)
-            with self._engines.writer.connect() as connection:
-                _set_synchronous(connection, "FULL")
-                # Nobody writes from here to the commit, so the copy is what the migration begins with.
-                with connection.begin():
-                    before = schema.version_of(connection)
-                    backup = None if before in {None, newest} else self._backups.make(str(before))
-                    schema.upgrade(connection)
-            return Migration(before, newest, backup)
-
-    def _outdated(self) -> bool:
-        if not self._path.exists():
-            return False
-        engine = sa.create_engine(URL.create("sqlite", database=str(self._path)), poolclass=NullPool)
-        with _translated(), engine.connect() as connection:
-            return schema.version_of(connection) is not None and not schema.is_current(connection)
-
-    def _dispose(self) -> None:
-        # The readers' threads end first: the last connection to close folds the write-ahead log into the file.
+    def _end(self) -> None:
         self._read_threads.shutdown(wait=True)
-        self._checkpoints.close()
-        if self._engines is not None:
-            self._engines.reader.dispose()
-            self._engines.writer.dispose()
-
-    def _opened(self) -> _Engines:
-        if self._engines is None:
-            raise StoreUnavailable("The store is not open.")
-        return self._engines
-
-    def _engine(self, connections: int, *, begin: str, pragmas: tuple[str, ...]) -> sa.Engine:
-        engine = sa.create_engine(
-            URL.create("sqlite", database=str(self._path)),
-            poolclass=QueuePool,
-            pool_size=connections,
-            max_overflow=0,
-            connect_args={"timeout": self._busy_ms / 1000, "check_same_thread": False},
-        )
-
-        def on_connect(driver: sqlite3.Connection, _record: object) -> None:
-            # The module's own transactions begin late and deferred, and cannot be immediate; ours begin in ``on_begin``.
-            driver.isolation_level = None
-            _enter_wal(driver, busy_ms=self._busy_ms)
-            for pragma in ("PRAGMA foreign_keys = ON", *pragmas):
-                driver.execute(pragma).close()
-
-        def on_begin(connection: sa.Connection) -> None:
-            connection.exec_driver_sql(begin)
-
-        event.listen(engine, "connect", on_connect)
-        event.listen(engine, "begin", on_begin)
-        return engine
-
-
-def _set_synchronous(connection: sa.Connection, level: str) -> None:
-    """Set how hard commits sync. Only outside a transaction, hence past SQLAlchemy, which would begin one."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    driver.execute(f"PRAGMA synchronous = {level}").close()
-
-
-def _enter_wal(driver: sqlite3.Connection, *, busy_ms: int) -> None:
-    """Switch the file to its write-ahead log. SQLite waits for no lock here, so two that make one file at once would collide."""
-    pause = threading.Event()
-    for left in range(busy_ms // _WAL_RETRY_MS, -1, -1):
-        try:
-            driver.execute("PRAGMA journal_mode = WAL").close()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or left == 0:
-                raise
-            pause.wait(_WAL_RETRY_MS / 1000)
-        else:
-            return
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """SQLite's refusals as ``DiskFull`` or ``StoreUnavailable``; a broken constraint is a fault of ours and stays as it is."""
-    try:
-        yield
-    except DBAPIError as error:
-        refusal = _refusal(error.orig)
-        if refusal is None:
-            raise
-        raise refusal from error
-    except sqlite3.Error as error:
-        refusal = _refusal(error)
-        if refusal is None:
-            raise
-        raise refusal from error
-    except OSError as error:
-        raise StoreUnavailable from error
-
-
-_UNAVAILABLE = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_AUTH,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_PROTOCOL,
-    }
-)
-
-
-def _refusal(error: BaseException | None) -> DiskFull | StoreUnavailable | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    if not isinstance(code, int):
-        return None
-    primary = code & 0xFF
-    if primary == sqlite3.SQLITE_FULL:
-        return DiskFull()
-    return StoreUnavailable() if primary in _UNAVAILABLE else None
+        self._write_threads.shutdown(wait=True)
+        self._dispose()

@@ -127,7 +127,9 @@ class Prepared:
 
     def _compile(self, tx: sa.Connection) -> _Compiled:
         keys = None if self._columns is None else list(self._columns)
-        made = self._statement.compile(dialect=tx.dialect, column_keys=keys)
+        # An id that the database gives a new row is not asked for: nobody reads it, and many rows at once could not return theirs.
+        statement = self._statement.inline() if isinstance(self._statement, sa.Insert) else self._statement
+        made = statement.compile(dialect=tx.dialect, column_keys=keys)
         assert isinstance(made, sa.sql.compiler.SQLCompiler)
         order = None if made.positiontup is None else tuple(made.positiontup)
         fixed = {name: value for name, value in made.construct_params(_check=False).items() if value is not None}

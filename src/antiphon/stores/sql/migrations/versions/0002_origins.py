@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from antiphon.stores.sql.types import TEXT
+
 revision = "0002"
 down_revision = "0001"
 
@@ -12,12 +14,12 @@ down_revision = "0001"
 def upgrade() -> None:
     op.create_table(
         "origins",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("source_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("extra", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("source_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("extra", TEXT, nullable=False),
         sa.ForeignKeyConstraint(
             ["tenant_id", "conversation_id"],
             ["conversations.tenant_id", "conversations.id"],
@@ -29,10 +31,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "message_extras",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("message_id", sa.Text(), nullable=False),
-        sa.Column("extra", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("message_id", TEXT, nullable=False),
+        sa.Column("extra", TEXT, nullable=False),
         sa.ForeignKeyConstraint(
             ["tenant_id", "conversation_id", "message_id"],
             ["messages.tenant_id", "messages.conversation_id", "messages.id"],

@@ -6,11 +6,10 @@ import sqlalchemy as sa
 from alembic import op
 
 from antiphon.stores.sql import search
+from antiphon.stores.sql.types import NUMBER, TEXT
 
 revision = "0003"
 down_revision = "0002"
-
-_MOMENT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
@@ -24,8 +23,8 @@ def upgrade() -> None:
 
 
 def _change_conversations() -> None:
-    op.add_column("conversations", sa.Column("title_source", sa.Text(), nullable=False, server_default="auto"))
-    op.add_column("conversations", sa.Column("folder", sa.Text()))
+    op.add_column("conversations", sa.Column("title_source", TEXT, nullable=False, server_default="auto"))
+    op.add_column("conversations", sa.Column("folder", TEXT))
     for name, column, chosen in (
         ("conversations_pinned", "pinned", "pinned = 1"),
         ("conversations_archived", "archived", "archived = 1"),
@@ -41,14 +40,14 @@ def _change_conversations() -> None:
 def _make_shares() -> None:
     op.create_table(
         "shares",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("token", sa.Text(), nullable=False),
-        sa.Column("title", sa.Text(), nullable=False),
-        sa.Column("messages", sa.Text(), nullable=False),
-        sa.Column("created_at", _MOMENT, nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("token", TEXT, nullable=False),
+        sa.Column("title", TEXT, nullable=False),
+        sa.Column("messages", TEXT, nullable=False),
+        sa.Column("created_at", NUMBER, nullable=False),
         sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
         sa.PrimaryKeyConstraint("tenant_id", "id"),
         sa.UniqueConstraint("token", name="shares_token"),
@@ -61,12 +60,12 @@ def _make_shares() -> None:
 def _make_audit() -> None:
     op.create_table(
         "audit",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text()),
-        sa.Column("action", sa.Text(), nullable=False),
-        sa.Column("subject", sa.Text(), nullable=False),
-        sa.Column("at", _MOMENT, nullable=False),
+        sa.Column("id", NUMBER, nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT),
+        sa.Column("action", TEXT, nullable=False),
+        sa.Column("subject", TEXT, nullable=False),
+        sa.Column("at", NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sqlite_strict=True,
     )
@@ -76,11 +75,11 @@ def _make_audit() -> None:
 def _make_search() -> None:
     op.create_table(
         "search_docs",
-        sa.Column("doc", sa.Integer(), nullable=False),
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("message_id", sa.Text()),
+        sa.Column("doc", NUMBER, nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("message_id", TEXT),
         sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
         sa.PrimaryKeyConstraint("doc"),
         sqlite_strict=True,

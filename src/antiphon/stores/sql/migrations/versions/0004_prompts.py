@@ -5,16 +5,17 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from antiphon.stores.sql.types import NUMBER, TEXT
+
 revision = "0004"
 down_revision = "0003"
 
-_MOMENT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _MESSAGE = ["messages.tenant_id", "messages.conversation_id", "messages.id"]
 
 
 def upgrade() -> None:
     for column in ("counted_by", "reasoning", "prompt"):
-        op.add_column("messages", sa.Column(column, sa.Text()))
+        op.add_column("messages", sa.Column(column, TEXT))
     _make_summaries()
     _make_preambles()
     _make_token_counts()
@@ -24,12 +25,12 @@ def upgrade() -> None:
 def _make_summaries() -> None:
     op.create_table(
         "summaries",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("through_message_id", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("created_at", _MOMENT, nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("through_message_id", TEXT, nullable=False),
+        sa.Column("text", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("created_at", NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "through_message_id"),
         sa.ForeignKeyConstraint(["tenant_id", "conversation_id", "through_message_id"], _MESSAGE),
         sqlite_strict=True,
@@ -39,11 +40,11 @@ def _make_summaries() -> None:
 def _make_preambles() -> None:
     op.create_table(
         "preambles",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("instructions", sa.Text(), nullable=False),
-        sa.Column("memory", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
+        sa.Column("instructions", TEXT, nullable=False),
+        sa.Column("memory", TEXT, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "digest"),
         sa.ForeignKeyConstraint(["tenant_id", "conversation_id"], ["conversations.tenant_id", "conversations.id"]),
         sqlite_strict=True,
@@ -53,10 +54,10 @@ def _make_preambles() -> None:
 def _make_token_counts() -> None:
     op.create_table(
         "token_counts",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("conversation_id", sa.Text(), nullable=False),
-        sa.Column("model", sa.Text(), nullable=False),
-        sa.Column("message_id", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("conversation_id", TEXT, nullable=False),
+        sa.Column("model", TEXT, nullable=False),
+        sa.Column("message_id", TEXT, nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "conversation_id", "model", "message_id"),
         sa.ForeignKeyConstraint(["tenant_id", "conversation_id", "message_id"], _MESSAGE),
@@ -67,19 +68,19 @@ def _make_token_counts() -> None:
 def _make_personal_texts() -> None:
     op.create_table(
         "instructions",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT, nullable=False),
+        sa.Column("text", TEXT, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "user_id"),
         sqlite_strict=True,
     )
     op.create_table(
         "memories",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
-        sa.Column("created_at", _MOMENT, nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("user_id", TEXT, nullable=False),
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("text", TEXT, nullable=False),
+        sa.Column("created_at", NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "user_id", "id"),
         sqlite_strict=True,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from antiphon.stores.sql.types import NUMBER, TEXT
+
 revision = "0012"
 down_revision = "0011"
 
@@ -12,10 +14,10 @@ down_revision = "0011"
 def upgrade() -> None:
     op.create_table(
         "open_usage",
-        sa.Column("tenant_id", sa.Text(), nullable=False),
-        sa.Column("generation_id", sa.Text(), nullable=False),
-        sa.Column("kept_at", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("tenant_id", TEXT, nullable=False),
+        sa.Column("generation_id", TEXT, nullable=False),
+        sa.Column("kept_at", NUMBER, nullable=False),
+        sa.Column("payload", TEXT, nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "generation_id"),
         sqlite_strict=True,
     )
