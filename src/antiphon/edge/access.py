@@ -5,19 +5,20 @@ A guarded route authenticates first, then reads and parses the body, then lets F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import State
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from antiphon.core.errors import BadJson, Forbidden, MediaType, Unauthenticated
+from antiphon.core.errors import BadJson, FieldFault, Forbidden, InvalidRequest, MediaType, Unauthenticated
 from antiphon.core.tenancy import Principal
 from antiphon.core.tenancy import Scope as Permission
 from antiphon.edge.auth import Authenticator, header, is_json
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _EXCHANGE = "antiphon.exchange"
 _GUARD = "__antiphon_guard__"
+_MAX_FAULTS = 20
+_MAX_PATH_PART = 100
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 Responses = dict[int | str, dict[str, object]]
@@ -69,9 +72,13 @@ def guarded(guard: Guard) -> Callable[[Endpoint], Endpoint]:
 
 def guard_of(route: APIRoute) -> Guard:
     """Who may call ``route``. Raises ``TypeError`` for an endpoint without ``guarded``."""
-    guard = getattr(route.endpoint, _GUARD, None)
+    return _guard_of(route.endpoint)
+
+
+def _guard_of(endpoint: Callable[..., object]) -> Guard:
+    guard = getattr(endpoint, _GUARD, None)
     if not isinstance(guard, Guard):
-        raise TypeError(f"{route.path}: the endpoint does not declare who may call it")
+        raise TypeError(f"{endpoint}: it does not declare who may call it")
     return guard
 
 
@@ -158,15 +165,53 @@ class GuardedRoute(APIRoute):
         needs_body = self.body_field is not None and self.body_field.field_info.is_required()
 
         async def handle(request: Request) -> Response:
-            await _admit(request, guard)
+            await _admit(app_state(request), request.scope, guard)
             if not takes_body:
                 return await validate(request)
             raw = await request.body()
-            value = _parsed(request, raw, needs_body=needs_body)
-            Exchange.of(request.scope).body = value
+            value = _parsed(request.scope, raw, needs_body=needs_body)
             return await validate(_ParsedRequest(request, raw, value))
 
         return handle
+
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+
+class ShortWay(Generic[BodyT]):
+    """A guarded endpoint with a body, called without FastAPI between: what that adds to a request's first token is as much as all
+    that we do with it. The same guard, parser, model and endpoint, in the same order; FastAPI documents the route.
+    """
+
+    def __init__(self, body: type[BodyT], endpoint: Callable[[BodyT, Principal, EdgeServices], Awaitable[Response]]) -> None:
+        self._body = body
+        self._endpoint = endpoint
+        self._guard = _guard_of(endpoint)
+
+    async def answer(self, state: AppState, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises what becomes a refusal: ``InvalidRequest`` where FastAPI has ``RequestValidationError``."""
+        await _admit(state, scope, self._guard)
+        value = _parsed(scope, await Request(scope, receive).body(), needs_body=True)
+        try:
+            body = self._body.model_validate(value)
+        except ValidationError as error:
+            raise InvalidRequest(faults_of([(("body", *found["loc"]), found["msg"]) for found in error.errors()])) from error
+        response = await self._endpoint(body, _principal(scope), state.services)
+        await response(scope, receive, send)
+
+
+def faults_of(found: Sequence[tuple[Sequence[str | int], str]]) -> tuple[FieldFault, ...]:
+    """The first of pydantic's findings, places and reasons, in our words: ``("body", "params", "stop", 0)`` becomes ``params.stop.0``."""
+    return tuple(FieldFault(_path_of(place), _sentence(reason)) for place, reason in found[:_MAX_FAULTS])
+
+
+def _path_of(location: Sequence[str | int]) -> str:
+    inside = location[1:] or location
+    return ".".join(str(part)[:_MAX_PATH_PART] for part in inside)
+
+
+def _sentence(reason: str) -> str:
+    return reason if reason.endswith(".") else f"{reason}."
 
 
 def _dependencies(dependant: Dependant) -> Iterator[object]:
@@ -175,39 +220,39 @@ def _dependencies(dependant: Dependant) -> Iterator[object]:
         yield from _dependencies(dependency)
 
 
-async def _admit(request: Request, guard: Guard) -> None:
-    state = app_state(request)
+async def _admit(state: AppState, scope: Scope, guard: Guard) -> None:
     if guard.public or (guard.open_on_loopback and state.services.loopback):
         return
-    principal = await state.authenticator.authenticate(request.method, request.headers.raw, takes_form=guard.takes_form)
+    principal = await state.authenticator.authenticate(scope["method"], scope["headers"], takes_form=guard.takes_form)
     if guard.permission is not None and guard.permission not in principal.scopes:
         raise Forbidden(f"This needs the scope {guard.permission.value}.")
-    Exchange.of(request.scope).principal = principal
+    Exchange.of(scope).principal = principal
 
 
-def _parsed(request: Request, raw: bytes, *, needs_body: bool) -> JsonValue:
+def _parsed(scope: Scope, raw: bytes, *, needs_body: bool) -> JsonValue:
     if not raw and not needs_body:
         return None
-    if not is_json(header(request.headers.raw, b"content-type")):
+    if not is_json(header(scope["headers"], b"content-type")):
         raise MediaType
     if not raw:
         raise BadJson("The body is empty.")
-    return parse_json(raw)
+    value = Exchange.of(scope).body = parse_json(raw)
+    return value
 
 
-def _principal(request: Request) -> Principal:
-    principal = Exchange.of(request.scope).principal
+def _principal(scope: Scope) -> Principal:
+    principal = Exchange.of(scope).principal
     if principal is None:
         raise Unauthenticated
     return principal
 
 
 async def _caller(request: Request) -> Principal:
-    return _principal(request)
+    return _principal(request.scope)
 
 
 async def _owner(request: Request) -> Owner:
-    principal = _principal(request)
+    principal = _principal(request.scope)
     return Owner(principal.tenant_id, principal.user_id)
 
 

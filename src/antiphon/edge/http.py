@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.core.errors import AntiphonError, BodyTooLarge, FieldFault
+from antiphon.core.errors import AntiphonError, BodyTooLarge
 from antiphon.core.ids import IdKind
-from antiphon.edge.access import AppState, Exchange, Handoff, app_state
+from antiphon.edge.access import AppState, Exchange, Handoff, ShortWay, app_state, faults_of
 from antiphon.edge.auth import Authenticator, check_encoding, header
 from antiphon.edge.body import MAX_BODY_BYTES
 from antiphon.edge.connection import ClientGone
@@ -37,12 +37,15 @@ from antiphon.edge.problems import (
     problem_of,
 )
 from antiphon.edge.routes import ROUTERS
+from antiphon.edge.routes.openai import complete
+from antiphon.edge.schemas import ChatCompletion
 from antiphon.edge.services import EdgeServices
 from antiphon.edge.stream import Streams
 from antiphon.edge.transferring import Imports
 from antiphon.edge.web_client import StaticFiles, send_file
 
-OPENAI_PATHS = frozenset({"/v1/chat/completions"})
+SHORT_WAYS = {"/v1/chat/completions": ShortWay(ChatCompletion, complete)}
+"""What POST of these does, and in OpenAI's shapes."""
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; "
@@ -60,10 +63,8 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 _NO_STORE = (b"cache-control", b"no-store")
-_MAX_FAULTS = 20
 _LENGTH_DIGITS = 18
 _LOGGED_PATH = 200
-_MAX_PATH_PART = 100
 
 _log = structlog.get_logger(__name__)
 
@@ -108,7 +109,8 @@ class EdgeApp:
     def __init__(self, services: EdgeServices, api: FastAPI, static: StaticFiles) -> None:
         self._services = services
         self._api = api
-        self.streams = cast("AppState", cast("object", api.state)).streams
+        self._state = cast("AppState", cast("object", api.state))
+        self.streams = self._state.streams
         self._static = static
         self._loopback_only = services.loopback and not services.public_url
         self._headers = (*_HEADERS, _HSTS) if services.public_url.startswith("https://") else _HEADERS
@@ -169,6 +171,10 @@ class EdgeApp:
         problem = host_problem(scope, loopback_only=self._loopback_only)
         if problem is not None:
             await problem_response(problem, scope)(scope, receive, send)
+            return
+        short_way = SHORT_WAYS.get(scope["path"]) if scope["method"] == "POST" else None
+        if short_way is not None:
+            await short_way.answer(self._state, scope, _bounded(scope, receive), send)
             return
         # A copy: what FastAPI puts into a scope must not outlive it under a stream.
         inner = dict(scope)
@@ -236,7 +242,7 @@ def _logged_path(scope: Scope) -> str:
 def problem_response(problem: Problem, scope: Scope) -> Response:
     """``problem`` in the shape this route's clients read."""
     headers = problem_headers(problem)
-    if scope["path"] in OPENAI_PATHS:
+    if scope["path"] in SHORT_WAYS:
         response = Response(openai_body(problem), problem.status, media_type="application/json")
     else:
         body = problem_body(problem, Exchange.of(scope).request_id)
@@ -285,15 +291,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     errors = error.errors() if isinstance(error, RequestValidationError) else ()
-    faults = tuple(FieldFault(_path_of(found["loc"]), _sentence(found["msg"])) for found in errors[:_MAX_FAULTS])
-    return problem_response(invalid_request(faults), request.scope)
-
-
-def _path_of(location: Sequence[str | int]) -> str:
-    """``("body", "params", "stop", 0)`` becomes ``params.stop.0``."""
-    inside = location[1:] or location
-    return ".".join(str(part)[:_MAX_PATH_PART] for part in inside)
-
-
-def _sentence(reason: str) -> str:
-    return reason if reason.endswith(".") else f"{reason}."
+    return problem_response(invalid_request(faults_of([(found["loc"], found["msg"]) for found in errors])), request.scope)

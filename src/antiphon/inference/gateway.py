@@ -7,7 +7,7 @@ kept alive by the supervisors; the gateway joins them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,27 @@ class _Reservation:
     pool: Pool
     instead_of: Pool | None = None
     conversation: str = ""
+
+
+class RequestEvents:
+    """What a request's replica and line say to its one reader. A reader who is cancelled while it waits loses no event."""
+
+    __slots__ = ("_deadline", "_forget", "_pool", "_ticket")
+
+    def __init__(self, pool: Pool, ticket: Ticket, deadline: float, forget: Callable[[Pool, Ticket], None]) -> None:
+        self._pool = pool
+        self._ticket = ticket
+        self._deadline = deadline
+        self._forget = forget
+
+    async def next(self) -> EngineEvent | Queued:
+        """The next event; see ``Gateway.open``."""
+        return await self._pool.next_event(self._ticket, self._deadline)
+
+    def close(self) -> None:
+        """Cancel the request unless it has ended: its blocks are free after the replica's current step. Harmless when called twice."""
+        self._forget(self._pool, self._ticket)
+        self._pool.leave(self._ticket)
 
 
 class Gateway:
@@ -223,12 +244,22 @@ class Gateway:
     async def stream(
         self, pool: str, request: EngineRequest, *, deadline_s: float, ask: Ask | None = None
     ) -> AsyncGenerator[EngineEvent | Queued]:
-        """The events of an accepted request, the last a ``Finished``; ``Queued`` each time its place in the line changes.
+        """``open`` as an iterator; closing it closes the request's events."""
+        events = self.open(pool, request, deadline_s=deadline_s, ask=ask)
+        try:
+            event: EngineEvent | Queued | None = None
+            while not isinstance(event, Finished):
+                event = await events.next()
+                yield event
+        finally:
+            events.close()
 
-        It takes the place that ``accept`` gave it, else the last one. Σ ``Tokens.token_ids`` + ``already_ids`` is
-        ``usage.output_tokens``; the ids include the end-of-turn token, which has no text. Closing the iterator cancels the
-        request: its blocks are free after the replica's current step. Raises ``QueueTimeout`` after ``deadline_s`` without a
-        replica and ``EngineFailed`` as soon as its replica dies.
+    def open(self, pool: str, request: EngineRequest, *, deadline_s: float, ask: Ask | None = None) -> RequestEvents:
+        """Ask for what was accepted; it takes the place that ``accept`` gave it, else the last one.
+
+        Its events end with a ``Finished``; ``Queued`` comes each time its place in the line changes. Σ ``Tokens.token_ids`` +
+        ``already_ids`` is ``usage.output_tokens``; the ids include the end-of-turn token, which has no text. After ``deadline_s``
+        without a replica reading them raises ``QueueTimeout``, and ``EngineFailed`` as soon as its replica dies. Raises ``ModelGone``.
         """
         owner = self._pool(pool)
         deadline = asyncio.get_running_loop().time() + deadline_s
@@ -239,15 +270,12 @@ class Gateway:
             self._note_downgrade(place.instead_of, place.conversation)
         ticket = owner.enter(request, ask or ask_of(request))
         self._tickets[request.request_id] = (owner, ticket)
-        try:
-            event: EngineEvent | Queued | None = None
-            while not isinstance(event, Finished):
-                event = await owner.next_event(ticket, deadline)
-                yield event
-        finally:
-            if self._tickets.get(request.request_id) == (owner, ticket):
-                del self._tickets[request.request_id]
-            owner.leave(ticket)
+        return RequestEvents(owner, ticket, deadline, self._forget)
+
+    def _forget(self, pool: Pool, ticket: Ticket) -> None:
+        request = ticket.request
+        if request is not None and self._tickets.get(request.request_id) == (pool, ticket):
+            del self._tickets[request.request_id]
 
     def cancel(self, request_id: str) -> bool:
         """Stop a request and let its stream end with a ``Finished`` that says ``cancelled`` and what it cost; at most one step later.

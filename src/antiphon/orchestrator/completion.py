@@ -21,6 +21,7 @@ from antiphon.core.messages import Role
 from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokenizer, Tokens
+from antiphon.inference.gateway import RequestEvents
 from antiphon.orchestrator.asking import Size, ask_for, route_of
 from antiphon.orchestrator.books import Account
 from antiphon.orchestrator.ports import Ports
@@ -124,8 +125,7 @@ class CompletionStream:
         self._ports = ports
         self._customer = customer
         self._request = request
-        self._events = ports.gateway.stream(serving.pool, request, deadline_s=queue_deadline_s(customer.plan))
-        self._next: asyncio.Future[EngineEvent | Queued] | None = None
+        self._events: RequestEvents | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._opened_at = ports.clock.monotonic()
         account = Account(self.generation_id, customer, serving)
@@ -143,6 +143,13 @@ class CompletionStream:
         return self._split.push(event.token_ids, event.text) if isinstance(event, Tokens) else self._split.finish(event.text)
 
     async def __aenter__(self) -> Self:
+        deadline_s = queue_deadline_s(self._customer.plan)
+        try:
+            self._events = self._ports.gateway.open(self.pool, self._request, deadline_s=deadline_s)
+        except Exception:  # what it holds is given back, and it is counted, as for any other that failed
+            self._failed = True
+            await finish_anyway(self._end())
+            raise
         self._renewing = asyncio.create_task(self._renew())
         return self
 
@@ -162,10 +169,8 @@ class CompletionStream:
 
     async def _event(self) -> EngineEvent | Queued:
         """The next event; a caller who is cancelled leaves it to ``_end``, which wants the engine's last word."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._events))
-        event = await asyncio.shield(self._next)
-        self._next = None
+        assert self._events is not None, "it was entered"
+        event = await self._events.next()
         if isinstance(event, Queued):
             return event
         if self._record.note(event):
@@ -185,7 +190,8 @@ class CompletionStream:
         complete = self._record.finished is not None
         if not complete and not self._failed:
             await self._stop()
-        await self._events.aclose()
+        if self._events is not None:
+            self._events.close()
         incomplete = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
         status = GenerationStatus.COMPLETE if complete else incomplete
         self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._customer.plan.name, status.value)
@@ -199,9 +205,6 @@ class CompletionStream:
                 async with asyncio.timeout(_LAST_WORD_S):
                     while self._record.finished is None:
                         await self._event()
-        if self._next is not None and not self._next.done():
-            self._next.cancel()
-            await asyncio.wait((self._next,))
 
 
 async def finish_anyway(act: Coroutine[object, object, None]) -> None:
