@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-import aiohttp
 
 from antiphon.core.messages import Role
 from antiphon.engines.base import PromptMessage, ReplicaSpec
@@ -17,9 +14,10 @@ from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.orchestrator.prompt import SYSTEM_PROMPT
 from benchmarks.chats import Chat
 from benchmarks.gateway_people import RATE_TOK_S, config
+from benchmarks.lean_http import LeanClient
 from benchmarks.replica_client import engine_request, generate, replica
 from benchmarks.report import Report, median, percentile, progress
-from benchmarks.served import Served, served
+from benchmarks.served import served
 
 _GOLDEN = 0.6180339887498949
 STREAMS = 100
@@ -27,20 +25,6 @@ STREAMS = 100
 TOKENS = 24
 TOKENIZER = ReferenceTokenizer()
 SPEC = ReplicaSpec("bench", "reference", "reference", "", prefill_tokens_per_s=50000, output_tokens_per_s=RATE_TOK_S, blocks=4096)
-
-
-async def over_http(server: Served, session: aiohttp.ClientSession, prompt: str) -> tuple[float, int]:
-    """Seconds to the first token of one completion, and how many batches brought its tokens."""
-    body = {"model": "small", "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": TOKENS}
-    start, first, batches = time.perf_counter(), 0.0, 0
-    async with session.post(f"{server.url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {server.key}"}) as answer:
-        if answer.status != 200:
-            raise RuntimeError(f"{answer.status}: {await answer.text()}")
-        async for line in answer.content:
-            if line.startswith(b"data: {") and b'"content":"' in line and b'"role"' not in line:
-                batches += 1
-                first = first or time.perf_counter() - start
-    return first, batches
 
 
 async def wave(ask: Callable[[str], Awaitable[float]], count: int, seed: int) -> list[float]:
@@ -66,7 +50,8 @@ async def wave(ask: Callable[[str], Awaitable[float]], count: int, seed: int) ->
 async def added(report: Report, quick: bool) -> None:
     count, rounds = (300, 2) if quick else (600, 4)
     with served(config(blocks=4096, limit=400)) as server:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session, replica(SPEC) as client:
+        people = LeanClient(server.url, server.key)
+        async with replica(SPEC) as client:
             batches = 0
             cpu_s = 0.0
             ours: list[float] = []
@@ -74,9 +59,10 @@ async def added(report: Report, quick: bool) -> None:
 
             async def http(prompt: str) -> float:
                 nonlocal batches
-                first, count = await over_http(server, session, prompt)
-                batches += count
-                return first
+                body = {"model": "small", "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": TOKENS}
+                heard = await people.ask(body)
+                batches += heard.batches
+                return heard.ttft_s
 
             async def direct(prompt: str) -> float:
                 ids = tuple(TOKENIZER.prompt([PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), PromptMessage(Role.USER, prompt)]))

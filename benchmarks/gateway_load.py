@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from benchmarks.gateway_added import cpu_seconds, over_http
+from benchmarks.gateway_added import cpu_seconds
 from benchmarks.gateway_people import PLANS, SHARES, Fate, People, config, keys_of
 from benchmarks.report import Report, progress
 from benchmarks.served import Served, served
@@ -211,7 +211,15 @@ async def cancels(report: Report, quick: bool) -> None:
             async def leave(number: int) -> None:
                 try:
                     async with asyncio.timeout(rng.uniform(0.01, 4.0)):
-                        await over_http(server, session, f"cancel {number}")
+                        body = {
+                            "model": "small",
+                            "messages": [{"role": "user", "content": f"cancel {number}"}],
+                            "stream": True,
+                            "max_tokens": 24,
+                        }
+                        headers = {"Authorization": f"Bearer {server.key}"}
+                        async with session.post(f"{server.url}/v1/chat/completions", json=body, headers=headers) as answer:
+                            await answer.read()
                 except (TimeoutError, aiohttp.ClientError):
                     return
 

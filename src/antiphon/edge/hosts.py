@@ -6,6 +6,7 @@ what answers here, but the name that they ask for stays the other site's.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ def host_problem(scope: Scope, *, loopback_only: bool) -> Problem | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def names_loopback(host: str) -> bool:
     """Whether ``host``, with or without a port, can only mean the machine that the request came from."""
     try:

@@ -49,6 +49,7 @@ _UNCLAIMED_S = 15.0
 """A place that was taken at Accept and whose request never came is given up."""
 _SHORT_PAUSE_S = 5.0
 """A replica that failed and will be tried again within so long is waited for."""
+_BANDS = tuple(sorted(Band, reverse=True))
 _FEW = 16
 """So few in line are told at once when something changes; more, at the next tick."""
 
@@ -77,6 +78,7 @@ class Pool:
         self._policy: PoolPolicy[int] = PoolPolicy(rules, self._ledgers, clock.monotonic())
         self._tickets: dict[int, Ticket] = {}
         self._reserved: dict[str, Ticket] = {}
+        self._reported: dict[Band, int] = {}
         self._numbers = 0
         self._handles = 0
         self._context_tokens = 0
@@ -148,7 +150,7 @@ class Pool:
 
     def waiting(self) -> dict[Band, int]:
         """Requests in the line, by band."""
-        return {band: self._policy.waiting(band) for band in sorted(Band, reverse=True)}
+        return {band: self._policy.waiting(band) for band in _BANDS}
 
     def look(self, ask: Ask) -> Look:
         """What a newcomer would meet."""
@@ -334,7 +336,9 @@ class Pool:
 
     def _report_waiting(self) -> None:
         for band, waiting in self.waiting().items():
-            self._telemetry.gauge(metrics.REQUESTS_WAITING, waiting, self.name, band.name.lower())
+            if self._reported.get(band) != waiting:
+                self._reported[band] = waiting
+                self._telemetry.gauge(metrics.REQUESTS_WAITING, waiting, self.name, band.name.lower())
 
     def _availability(self, now: float) -> Availability:
         states = [shell.supervisor.state for shell in self._shells]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import Generic, Protocol, TypeVar
 
 import zmq
@@ -13,6 +15,8 @@ from antiphon.core.telemetry import Telemetry
 from antiphon.inference.fleet import RateMeter, ReplicaLedger, ReplicaStatus
 from antiphon.inference.supervisor import SupervisedReplica, Supervisor
 from antiphon.inference.wire import Command, ReplicaReady, ReplicaSnapshot, SequenceFrame, StepFrame, StepTimes, TokensFrame
+
+_AT_ONCE = 4
 
 TicketT = TypeVar("TicketT")
 _T_contra = TypeVar("_T_contra", contravariant=True)
@@ -50,6 +54,9 @@ class ReplicaShell(Generic[TicketT]):
         self._telemetry = telemetry
         self._labels = (owner.name, replica.replica_id)
         self._tickets: dict[int, TicketT] = {}
+        self._said: deque[SequenceFrame] = deque()
+        """Of the last step, not handed on yet."""
+        self._going_on = False
         self._rate = RateMeter(clock.monotonic())
         self._preemptions = self._recomputed = 0
         self.replica_id = replica.replica_id
@@ -93,14 +100,34 @@ class ReplicaShell(Generic[TicketT]):
 
     def on_step(self, frame: StepFrame) -> None:
         self.ledger.observe(frame.snapshot, self._clock.monotonic(), frame.cached, frame.dropped)
-        for sequence in frame.sequences:
-            ticket = self._tickets.get(sequence.handle)
-            if ticket is not None and self._owner.on_frame(ticket, sequence):
-                del self._tickets[sequence.handle]
+        self._hand_on(len(self._said))
+        self._said.extend(frame.sequences)
+        self._go_on()
         self._report(frame)
         self._owner.on_capacity()
 
+    def _go_on(self) -> None:
+        """Hand on a few, first tokens before all others, and the rest when the loop has written those and has looked at its sockets:
+        a step's tokens for a hundred readers at once would keep the first waiting for the last, and whoever asks meanwhile for all.
+        """
+        self._hand_on(_AT_ONCE)
+        if self._said and not self._going_on:
+            self._going_on = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._going_on = False
+        self._go_on()
+
+    def _hand_on(self, most: int) -> None:
+        for _ in range(min(most, len(self._said))):
+            sequence = self._said.popleft()
+            ticket = self._tickets.get(sequence.handle)
+            if ticket is not None and self._owner.on_frame(ticket, sequence):
+                del self._tickets[sequence.handle]
+
     def on_exit(self) -> None:
+        self._hand_on(len(self._said))
         if self.ledger.ready is not None:
             self.ledger.breaker.failed(self._clock.monotonic())
         self.ledger.close()
