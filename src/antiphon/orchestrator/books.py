@@ -75,6 +75,7 @@ class Books:
     timing: Timing
     _open: dict[GenerationId, OpenRecord] = field(default_factory=dict["GenerationId", "OpenRecord"])
     _keeping: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    _store_ahead: timedelta | None = None
 
     def open(self, account: Account, *, prompt_tokens: int) -> OpenRecord:
         """A record that nothing is known of yet; whoever opens it closes it."""
@@ -97,7 +98,7 @@ class Books:
     async def keep(self) -> None:
         """Note in the store how far all that is open has got."""
         if self._open:
-            now = await self.generations.now()
+            now = await self._store_now(anew=True)
             records = [one.so_far(now) for one in self._open.values()]  # what was closed meanwhile is not opened again
             if records:
                 await self.generations.keep_usage(records, now=now)
@@ -130,11 +131,17 @@ class Books:
 
     async def _keep_first(self, record: OpenRecord) -> None:
         try:
-            now = await self.generations.now()
+            now = await self._store_now()
             if record.account.generation_id in self._open:
                 await self.generations.keep_usage((record.so_far(now),), now=now)
         except Exception as error:  # noqa: BLE001 - the next round tries again
             log.warning("usage_not_kept", generation_id=record.account.generation_id, error=type(error).__name__)
+
+    async def _store_now(self, *, anew: bool = False) -> datetime:
+        """The store's time; it is asked once a round, and its clock goes like ours between."""
+        if self._store_ahead is None or anew:
+            self._store_ahead = await self.generations.now() - self.clock.now()
+        return self.clock.now() + self._store_ahead
 
     def _patience(self) -> timedelta:
         return timedelta(seconds=max(self.timing.lease_seconds, _MISSED_ROUNDS * self.timing.checkpoint_seconds))
