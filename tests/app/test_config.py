@@ -262,3 +262,29 @@ def test_starter_prompts_are_none_unless_they_are_named(tmp_path: Path) -> None:
     assert load("", tmp_path).starter_prompts == ()
     assert load('[response_cache]\nprompts = ["Hello, you!", "b"]', tmp_path).starter_prompts == ("Hello, you!", "b")
     assert faults('[response_cache]\nprompts = [" "]', tmp_path).keys() == {"response_cache.prompts"}
+
+
+def test_with_a_memory_budget_every_model_says_what_it_takes_and_fits_alone(tmp_path: Path) -> None:
+    pools = """
+        [residency]
+        memory_bytes = 1000
+        [[pools]]
+        name = "one"
+        engine = "reference"
+        {first}
+        [[pools]]
+        name = "two"
+        engine = "reference"
+        replicas = 2
+        memory_bytes = {second}
+        [[pools]]
+        name = "far"
+        engine = "openai"
+        model = "m"
+        url = "http://127.0.0.1:1/v1"
+        """
+    config = load(pools.format(first="memory_bytes = 600", second=500), tmp_path)
+    assert (config.residency.memory_bytes, config.residency.tenure_seconds) == (1000, 10.0)
+    found = faults(pools.format(first="", second=501), tmp_path)
+    assert found.keys() == {"pools.one.memory_bytes", "pools.two.memory_bytes"}
+    assert load("", tmp_path).residency.memory_bytes == 0

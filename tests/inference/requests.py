@@ -18,6 +18,7 @@ from antiphon.core.tenancy import Band
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, ReplicaSpec, Tokens
 from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
+from antiphon.inference.residency import Residency
 
 
 def engine_request(
@@ -72,9 +73,11 @@ def reference_pool(
 
 
 @asynccontextmanager
-async def open_gateway(folder: Path, *pools: PoolRuntime, telemetry: Telemetry | None = None) -> AsyncIterator[Gateway]:
-    """A gateway whose replicas are all ready."""
-    gateway = Gateway(pools, SystemClock(), telemetry or NullTelemetry(), runtime_dir=folder)
+async def open_gateway(
+    folder: Path, *pools: PoolRuntime, telemetry: Telemetry | None = None, residency: Residency | None = None
+) -> AsyncIterator[Gateway]:
+    """A gateway whose replicas are all ready, as far as they fit."""
+    gateway = Gateway(pools, SystemClock(), telemetry or NullTelemetry(), runtime_dir=folder, residency=residency)
     await gateway.start()
     try:
         await gateway.wait_ready(20)

@@ -123,7 +123,7 @@ class NotedBackOff(BackOff):
 
 async def test_a_replica_that_dies_at_its_work_comes_back_each_time_without_a_pause(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, reference_pool()) as gateway:
-        supervisor = gateway._pools["small"]._shells[0].supervisor
+        supervisor = gateway._pools["small"]._replicas._shells[0].supervisor
         supervisor._back_off = noted = NotedBackOff()
         for _ in range(3):
             await collect(gateway, engine_request([1, 2], max_tokens=2))

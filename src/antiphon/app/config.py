@@ -28,7 +28,7 @@ from antiphon.orchestrator.settings import Timing
 
 DEFAULT_PORT = 8484
 
-_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background", "response_cache")
+_SECTIONS = ("server", "store", "log", "limits", "events", "timing", "defaults", "background", "response_cache", "residency")
 _LISTS = ("pools", "plans")
 _MOST_STARTERS, _STARTER_CHARACTERS = 64, 1000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
@@ -75,6 +75,16 @@ class LimitsConfig(UrlConfig):
 
 
 @dataclass(frozen=True, slots=True)
+class ResidencyConfig:
+    """``memory_bytes`` are shared by the models of all pools on this machine; 0: all of them are always loaded. ``tenure_seconds``: so
+    long one in use stays at least, once others want its room.
+    """
+
+    memory_bytes: int = 0
+    tenure_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything a process needs to know before it starts. Folders are absolute and need not exist."""
 
@@ -86,6 +96,7 @@ class Config:
     timing: Timing
     background: BackgroundSettings
     starter_prompts: tuple[str, ...]
+    residency: ResidencyConfig
     default_plan: str
     pools: tuple[PoolSpec, ...]
     plans: tuple[Plan, ...]
@@ -134,6 +145,7 @@ def load_config(flags: Flags, environ: Mapping[str, str]) -> Config:
         events=UrlConfig(_url(tables["events"], "local:", ("local:", "kafka://"))),
         timing=_timing(tables["timing"]),
         background=_background(tables["background"], pools),
+        residency=_residency(tables["residency"], pools),
         starter_prompts=_starter_prompts(tables["response_cache"]),
         default_plan=_default_plan(tables["defaults"], plans),
         pools=pools,
@@ -212,6 +224,21 @@ def _background(table: Table, pools: Sequence[PoolSpec]) -> BackgroundSettings:
         titles=table.choice("titles", default.titles, ("model", "words")),
         summaries=table.choice("summaries", default.summaries, ("model", "sentences")),
     )
+
+
+def _residency(table: Table, pools: Sequence[PoolSpec]) -> ResidencyConfig:
+    """Every model has to fit alone; which do together is decided while they are used."""
+    default = ResidencyConfig()
+    budget = table.integer("memory_bytes", default.memory_bytes)
+    for pool in pools if budget else ():
+        reason = ""
+        if pool.on_this_machine and not pool.memory_bytes:
+            reason = "is missing: with a memory budget each model says what it takes"
+        elif pool.on_this_machine and pool.all_bytes > budget:
+            reason = f"needs {pool.all_bytes} bytes, and residency.memory_bytes is {budget}"
+        if reason:
+            table.faults.append((f"pools.{pool.name}.memory_bytes", reason))
+    return ResidencyConfig(budget, table.number("tenure_seconds", default.tenure_seconds))
 
 
 def _starter_prompts(table: Table) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ def _pool(table: Table) -> PoolSpec:
         precision=table.choice("precision", "fast", ("fast", "exact")),
         kv_bytes=table.integer("kv_bytes", 0),
         context_tokens=table.integer("context_tokens", 0),
+        memory_bytes=table.integer("memory_bytes", 0),
         queue_limit=table.integer("queue_limit", DEFAULT_POOL.queue_limit),
         downgrade_to=table.text("downgrade_to", ""),
         prefill_tokens_per_s=table.number("prefill_tokens_per_s", DEFAULT_POOL.prefill_tokens_per_s),

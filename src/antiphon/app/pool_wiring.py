@@ -19,6 +19,7 @@ from antiphon.core.pools import PoolSpec
 from antiphon.core.telemetry import Telemetry
 from antiphon.engines.base import ReplicaSpec, Tokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
+from antiphon.inference.residency import Residency
 
 
 @asynccontextmanager
@@ -29,12 +30,20 @@ async def open_gateway(config: Config, clock: Clock, telemetry: Telemetry, log_f
     """
     with ThreadPoolExecutor(max(1, len(config.pools)), thread_name_prefix="tokenizer") as threads:
         pools = [_pool_runtime(spec, config, threads) for spec in config.pools]
-        gateway = Gateway(pools, clock, telemetry, runtime_dir=runtime_folder(config.data_dir), log_format=log_format)
+        folder = runtime_folder(config.data_dir)
+        gateway = Gateway(pools, clock, telemetry, runtime_dir=folder, log_format=log_format, residency=_residency(config))
         try:
             await gateway.start()
             yield gateway
         finally:
             await gateway.close()
+
+
+def _residency(config: Config) -> Residency | None:
+    if not config.residency.memory_bytes:
+        return None
+    sizes = {pool.name: pool.all_bytes for pool in config.pools if pool.on_this_machine}
+    return Residency(config.residency.memory_bytes, sizes, tenure_s=config.residency.tenure_seconds)
 
 
 def _pool_runtime(spec: PoolSpec, config: Config, threads: ThreadPoolExecutor) -> PoolRuntime:
@@ -76,16 +85,15 @@ def _model_tokenizer(folder: Path) -> Tokenizer:
 def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpec:
     """What one replica of a pool is started with: replicas on this machine share its cores and memory."""
     assert spec.engine != "vllm"
-    local = sum(pool.replicas for pool in config.pools if pool.engine == "openvino")
     return ReplicaSpec(
         pool=spec.name,
         engine=spec.engine,
         model=spec.model,
         model_path=model_path,
         precision=spec.precision,
-        kv_bytes=spec.kv_bytes,
+        kv_bytes=_kv_bytes(spec, config, model_path),
         context_tokens=spec.context_tokens,
-        replicas=max(local, 1),
+        replicas=max(_at_once(config), 1),
         prefill_tokens_per_s=spec.prefill_tokens_per_s,
         output_tokens_per_s=spec.output_tokens_per_s,
         blocks=spec.blocks,
@@ -94,6 +102,30 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
         api_key_env=spec.api_key_env,
         api_key=spec.api_key,
     )
+
+
+def _at_once(config: Config) -> int:
+    """How many replicas with a model of their own may be in this machine's memory together."""
+    budget, count = config.residency.memory_bytes, 0
+    for pool in sorted((pool for pool in config.pools if pool.engine == "openvino"), key=lambda pool: pool.all_bytes):
+        budget -= pool.all_bytes
+        if config.residency.memory_bytes and budget < 0:
+            break
+        count += pool.replicas
+    return count
+
+
+def _kv_bytes(spec: PoolSpec, config: Config, model_path: str) -> int:
+    """The cache's bytes where the configuration says: with a memory budget, what a replica's share leaves beside the weights.
+
+    Raises ``ConfigErrors``.
+    """
+    if spec.kv_bytes or not config.residency.memory_bytes or not model_path:
+        return spec.kv_bytes
+    weights = sum(file.stat().st_size for file in Path(model_path).rglob("*") if file.is_file())
+    if spec.memory_bytes <= weights:
+        raise ConfigErrors([(f"pools.{spec.name}.memory_bytes", f"the model's files alone have {weights} bytes")])
+    return spec.memory_bytes - weights
 
 
 def runtime_folder(data: Path) -> Path:

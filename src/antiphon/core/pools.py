@@ -26,6 +26,8 @@ class PoolSpec:
     prefill_tokens_per_s: float = 5000.0
     output_tokens_per_s: float = 50.0
     blocks: int = 0
+    memory_bytes: int = 0
+    """What one replica takes, weights and cache, where models share a memory budget."""
     vocabulary: Vocabulary = "ascii"
     url: str = ""
     api_key_env: str = ""
@@ -33,3 +35,13 @@ class PoolSpec:
     """Of an added pool; a configured one names the variable that holds its key."""
     added: bool = False
     """It was added while the server ran, and is in no configuration."""
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether its model is in this machine's memory."""
+        return self.engine in {"openvino", "reference"}
+
+    @property
+    def all_bytes(self) -> int:
+        """What its replicas take together."""
+        return self.replicas * self.memory_bytes

@@ -78,19 +78,22 @@ class Look:
     safety: float = 1.0
     holds: bool = True
     """Prompt and answer can fit at all."""
+    on_demand: bool = False
+    """Its model is not in memory: ``opening_s`` of the wait is its load."""
 
 
 def within_limit(ask: Ask, look: Look) -> bool:
     """Whether the pool may take it: it starts at once, or its wait is within the plan's limit.
 
     A prompt that alone takes most of the limit to compute is not refused for its own length: of the limit's second half
-    everything may be waiting.
+    everything may be waiting. Nor is anybody refused because a model has to be loaded: else none ever would be.
     """
     if not look.available or look.full or not look.holds:
         return False
     if look.starts_now:
         return True
-    queued_s = max(look.wait_s - look.prefill_s, 0.0) * look.safety
+    loading_s = look.opening_s if look.on_demand else 0.0
+    queued_s = max(look.wait_s - loading_s - look.prefill_s, 0.0) * look.safety
     return queued_s <= max(ask.wait_limit_s - look.prefill_s, ask.wait_limit_s / 2)
 
 

@@ -24,7 +24,10 @@ from antiphon.engines.base import EngineEvent, EngineRequest, Finished, Tokenize
 from antiphon.inference.admission import Admit, Decision, Downgrade, Look, Queue, Shed, capped, decide, within_limit
 from antiphon.inference.ask import Ask, ask_of
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus, ServedPool
-from antiphon.inference.pool import Pool, PoolRuntime
+from antiphon.inference.pool import Pool
+from antiphon.inference.pool_replicas import PoolRuntime
+from antiphon.inference.residency import Residency
+from antiphon.inference.resident_models import ResidentModels
 from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
 from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import LogFormat
@@ -70,8 +73,16 @@ class Gateway:
     """All pools of this server. Made and used inside one event loop; ``start`` before anything else, ``close`` at the end."""
 
     def __init__(
-        self, pools: Sequence[PoolRuntime], clock: Clock, telemetry: Telemetry, *, runtime_dir: Path, log_format: LogFormat = "text"
+        self,
+        pools: Sequence[PoolRuntime],
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        runtime_dir: Path,
+        log_format: LogFormat = "text",
+        residency: Residency | None = None,
     ) -> None:
+        """``residency`` is of those pools whose models share a memory budget; the others' are always in memory."""
         self._log_format: LogFormat = log_format
         self._telemetry = telemetry
         self._runtime_dir = runtime_dir
@@ -83,9 +94,12 @@ class Gateway:
         self._reserved: dict[str, _Reservation] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        shared = [] if residency is None else [pool for name, pool in self._pools.items() if name in residency]
+        self._residents = None if residency is None else ResidentModels(shared, residency, clock, self._start)
 
     async def start(self) -> None:
-        """Start every replica; returns before they are ready. ``runtime_dir`` becomes private, stale sockets go.
+        """Start the replicas of every model that fits in memory; returns before they are ready. ``runtime_dir`` becomes private, stale
+        sockets go.
 
         Raises ``ValueError`` when the folder's path is too long for a socket.
         """
@@ -93,11 +107,15 @@ class Gateway:
         await asyncio.to_thread(prepare_runtime_dir, self._runtime_dir)
         self._context = zmq.Context()
         for pool in self._pools.values():
-            self._start(pool, self._context)
+            if self._residents is None or pool.name not in self._residents:
+                self._start(pool)
+        if self._residents is not None:
+            self._residents.begin()
         self._ticking = asyncio.create_task(self._tick_for_ever(), name="gateway")
 
-    def _start(self, pool: Pool, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        pool.start(context, self._runtime_dir, self._sockets, self._log_format)
+    def _start(self, pool: Pool) -> None:
+        assert self._context is not None
+        pool.start(self._context, self._runtime_dir, self._sockets, self._log_format)
         self._sockets += pool.runtime.spec.replicas
 
     def add(self, runtime: PoolRuntime) -> None:
@@ -105,7 +123,7 @@ class Gateway:
         assert self._context is not None
         assert runtime.spec.name not in self._pools
         pool = Pool(runtime, self._clock, self._telemetry, self._changed.set)
-        self._start(pool, self._context)
+        self._start(pool)
         self._pools[runtime.spec.name] = pool
 
     async def remove(self, name: str) -> None:
@@ -121,6 +139,8 @@ class Gateway:
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.wait((self._ticking,))
+        if self._residents is not None:
+            await self._residents.close()
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
         await asyncio.to_thread(context.term)
         await asyncio.to_thread(remove_runtime_dir, self._runtime_dir)
@@ -151,8 +171,12 @@ class Gateway:
 
     @property
     def ready(self) -> bool:
-        """Whether some pool can answer now."""
-        return any(pool.ready for pool in self._pools.values())
+        """Whether some pool can answer now, or as soon as its model is loaded again."""
+        return any(pool.ready for pool in self._pools.values()) or (self._residents is not None and self._residents.opened)
+
+    def want(self, pool: str) -> None:
+        """Somebody waits until the pool's model is known, which it is once it was loaded; to be said again and again meanwhile."""
+        self._pool(pool).want()
 
     def statuses(self, band: Band = Band.STANDARD) -> tuple[PoolStatus, ...]:
         """All pools, as one who would wait in ``band`` sees them."""
@@ -326,6 +350,8 @@ class Gateway:
                     pool.tick()
                 except Exception:  # one pool's fault must not silence the others
                     log.exception("tick_failed", pool=pool.name)
+            if self._residents is not None:
+                self._residents.look()
             self._reserved = {name: place for name, place in self._reserved.items() if place.pool.holds(name)}
 
     def _pool(self, name: str) -> Pool:

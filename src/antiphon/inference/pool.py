@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -14,20 +15,20 @@ from antiphon.core import telemetry as metrics
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed, QueueTimeout
 from antiphon.core.events import Queued
-from antiphon.core.generation import FinishReason, Sampling
-from antiphon.core.ids import TenantId
-from antiphon.core.pools import PoolSpec
+from antiphon.core.generation import FinishReason
 from antiphon.core.telemetry import Telemetry
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, ReplicaSpec, Tokenizer, Tokens
+from antiphon.engines.base import EngineEvent, EngineRequest, Prefilling, Tokens
 from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
-from antiphon.inference.fleet import PoolStatus, ReplicaLedger, ReplicaStatus, ServedPool
-from antiphon.inference.pool_policy import Availability, PoolPolicy, PoolRules, Standing
+from antiphon.inference.availability import Availability
+from antiphon.inference.fleet import PoolStatus, ReplicaStatus, ServedPool
+from antiphon.inference.pool_policy import PoolPolicy, PoolRules
+from antiphon.inference.pool_replicas import PoolReplicas, PoolRuntime
 from antiphon.inference.prefix_cache import prompt_fingerprints
-from antiphon.inference.shell import ReplicaShell
+from antiphon.inference.residency import AlwaysResident, Need, Presence, Residence
+from antiphon.inference.standing import Standing
 from antiphon.inference.stickiness import Stickiness
-from antiphon.inference.supervisor import SupervisedReplica, SupervisorState
 from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import (
     Cancel,
@@ -39,7 +40,6 @@ from antiphon.inference.wire import (
     SequenceFrame,
     SetBand,
     StartFailure,
-    Submit,
     TokensFrame,
 )
 
@@ -47,20 +47,12 @@ log = structlog.get_logger(__name__)
 
 _UNCLAIMED_S = 15.0
 """A place that was taken at Accept and whose request never came is given up."""
-_SHORT_PAUSE_S = 5.0
-"""A replica that failed and will be tried again within so long is waited for."""
+_PATIENCE_S = 5.0
+"""A model that is being loaded is waited for beyond a request's deadline, looked at so often."""
+_WANTED_S = 1.0
 _BANDS = tuple(sorted(Band, reverse=True))
 _FEW = 16
 """So few in line are told at once when something changes; more, at the next tick."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRuntime:
-    """A configured pool, ready to be started. ``tokenizer`` gives the pool's tokenizer, and may block while it is being read."""
-
-    spec: PoolSpec
-    replica: ReplicaSpec
-    tokenizer: Callable[[], Tokenizer]
 
 
 class Pool:
@@ -71,18 +63,16 @@ class Pool:
         self._clock = clock
         self._telemetry = telemetry
         self._on_change = on_change
-        self._shells: list[ReplicaShell[Ticket]] = []
-        spec = runtime.spec
-        rules = PoolRules(spec.name, spec.model, spec.queue_limit, fair=runtime.replica.order == "fair")
-        self._ledgers = [ReplicaLedger() for _ in range(spec.replicas)]
-        self._policy: PoolPolicy[int] = PoolPolicy(rules, self._ledgers, clock.monotonic())
+        rules = PoolRules(runtime.spec.name, runtime.spec.model, runtime.spec.queue_limit, fair=runtime.replica.order == "fair")
+        self._replicas = PoolReplicas(runtime, self, clock, telemetry)
+        self._policy: PoolPolicy[int] = PoolPolicy(rules, self._replicas.ledgers, clock.monotonic())
         self._tickets: dict[int, Ticket] = {}
         self._reserved: dict[str, Ticket] = {}
         self._reported: dict[Band, int] = {}
         self._numbers = 0
-        self._handles = 0
-        self._context_tokens = 0
-        self._release = ""
+        self._paused = False
+        self._wanted_until = -math.inf
+        self.residence: Residence = AlwaysResident()
         self.sticky = Stickiness()
         self.shed_count = 0
         self.downgrade_count = 0
@@ -92,61 +82,84 @@ class Pool:
         return self.runtime.spec.name
 
     def start(self, context: zmq.Context[zmq.Socket[bytes]], runtime_dir: Path, first_number: int, log_format: LogFormat) -> None:
-        """Start every replica; sockets are numbered from ``first_number``."""
-        for index, ledger in enumerate(self._ledgers):
-            replica = SupervisedReplica(f"{self.name}-{index}", first_number + index, self.runtime.replica, runtime_dir, log_format)
-            shell = ReplicaShell[Ticket](self, replica, ledger, context, self._clock, self._telemetry)
-            self._shells.append(shell)
-            shell.supervisor.start()
+        """Start every replica; sockets are numbered from ``first_number``. Again after ``unload``."""
+        self._paused = False
+        self._replicas.start(context, runtime_dir, first_number, log_format)
 
     async def close(self, reason: str = "The server is shutting down.") -> None:
         """Stop every replica; requests still here fail with ``reason``."""
         for ticket in list(self._tickets.values()):
             self._policy.leave(ticket.number, self._clock.monotonic())
             self._fail(ticket, EngineFailed(reason))
-        await asyncio.gather(*(shell.supervisor.close() for shell in self._shells))
+        await self._replicas.stop()
+
+    # --- its model's place in memory ------------------------------------------------------------
+
+    def need(self) -> Need:
+        """What there is to do here."""
+        people = sum(self._policy.waiting(band) for band in Band if band is not Band.BATCH)
+        if not people and self._clock.monotonic() < self._wanted_until:
+            people = 1
+        return Need(self._policy.running_count, people, self._policy.waiting(Band.BATCH), self._replicas.hopeless)
+
+    def want(self) -> None:
+        """Somebody is going to ask it something, and has to know the model first."""
+        self._wanted_until = self._clock.monotonic() + _WANTED_S
+        self.residence.changed()
+
+    def pause(self) -> None:
+        """Begin nothing new; what runs goes on."""
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self.pump()
+
+    async def unload(self) -> None:
+        """Stop every replica of a pool that is paused; those that wait here go on waiting."""
+        await self._replicas.stop()
 
     # --- what others ask ----------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        return any(shell.supervisor.state is SupervisorState.READY for shell in self._shells)
+        return self._replicas.ready
 
     @property
     def settled(self) -> bool:
-        """Whether a start need not wait for this pool: it is ready, or its server is somebody else's and not there."""
-        return self.ready or (self.runtime.spec.engine == "openai" and self.failure is not None)
+        """Whether a start need not wait for this pool: it is ready or loaded on demand, or its server is somebody else's and not there."""
+        unneeded = self.runtime.spec.engine == "openai" if self.failure else self.residence.presence(self.name) is Presence.ABSENT
+        return self.ready or unneeded
 
     @property
     def failure(self) -> StartFailure | None:
         """Why no replica could be started, when all have tried and failed."""
-        failures = [shell.supervisor.failure for shell in self._shells]
-        return failures[0] if failures and all(failures) else None
+        return self._replicas.failure
 
     @property
     def served(self) -> ServedPool:
-        return ServedPool(self.name, self.runtime.spec.model, self._context_tokens, release=self._release)
+        return ServedPool(self.name, self.runtime.spec.model, self._replicas.context_tokens, release=self._replicas.release)
 
     def status(self, band: Band = Band.STANDARD) -> PoolStatus:
         """The pool as one who would wait in ``band`` sees it."""
         now = self._clock.monotonic()
         availability = self._availability(now)
-        states = {shell.supervisor.state for shell in self._shells}
-        loading = states & {SupervisorState.LOADING, SupervisorState.RESTARTING}
-        wait_s = self._policy.band_wait_s(band, now) if self.ready else availability.opening_s
-        busy = self._policy.high or self._policy.waiting_count > 0
+        loading, away = self._replicas.loading, availability.on_demand and not self._replicas.loading
+        serves = self.ready and not away
+        busy = self._policy.high or self._policy.waiting_count > 0 or away
+        usable = serves or (away and availability.available)
         return PoolStatus(
             name=self.name,
             model=self.runtime.spec.model,
-            status="ready" if self.ready else ("loading" if loading else "down"),
-            load="full" if not self.ready or self._policy.refuses(now) else ("high" if busy else "normal"),
-            wait_ms=round(1000 * wait_s),
-            context_tokens=self._context_tokens,
-            release=self._release,
+            status="ready" if usable else ("loading" if loading else "down"),
+            load="full" if not usable or self._policy.refuses(now) else ("high" if busy else "normal"),
+            wait_ms=round(1000 * (self._policy.band_wait_s(band, now) if serves else availability.opening_s)),
+            context_tokens=self._replicas.context_tokens,
+            release=self._replicas.release,
         )
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
-        return tuple(shell.status() for shell in self._shells)
+        return self._replicas.statuses()
 
     def waiting(self) -> dict[Band, int]:
         """Requests in the line, by band."""
@@ -184,7 +197,7 @@ class Pool:
     def reserved(self, request_id: str) -> Queued | None:
         """Where a request stands that has not come yet; ``None`` where it has no place."""
         ticket = self._reserved.get(request_id)
-        return None if ticket is None else self._told(ticket)
+        return ticket and self._told(ticket)
 
     def enter(self, request: EngineRequest, ask: Ask) -> Ticket:
         """Take an accepted request, on its reserved place if it has one; ``leave`` must follow."""
@@ -211,8 +224,11 @@ class Pool:
                 async with asyncio.timeout_at(deadline):
                     event = await ticket.mailbox.get()
             except TimeoutError:
-                if ticket.replica is None and not ticket.ended:
+                if ticket.replica is not None or ticket.ended:
+                    continue
+                if self.residence.presence(self.name) is not Presence.LOADING:
                     raise QueueTimeout("No model became free in time.") from None
+                deadline = asyncio.get_running_loop().time() + _PATIENCE_S
         if isinstance(event, Tokens):
             ticket.read_tokens += len(event.token_ids)
         return event
@@ -232,10 +248,7 @@ class Pool:
         waited = ticket.replica is None and not ticket.ended
         self.leave(ticket)
         if waited and ticket.request is not None:
-            queued_ms = round(1000 * (self._clock.monotonic() - ticket.entered_at))
-            already = len(ticket.request.already_ids)
-            usage = EngineUsage(0, 0, already, queued_ms, 0, 0, 0)
-            ticket.mailbox.put(Finished(FinishReason.CANCELLED, usage))
+            ticket.mailbox.put(ticket.cancelled(self._clock.monotonic()))
 
     def set_band(self, ticket: Ticket, band: Band) -> None:
         """Let a request wait, and be computed, as one of ``band``; last in that band's line."""
@@ -252,7 +265,7 @@ class Pool:
 
     def pump(self) -> None:
         """Send whom the replicas can take, in the line's order."""
-        if not self._policy.waiting_count:
+        if not self._policy.waiting_count or self._paused:
             return
         now = self._clock.monotonic()
         sent = False
@@ -268,42 +281,24 @@ class Pool:
         """Once a second: tell those that wait where they stand, give up places that nobody came for, try what was broken."""
         now = self._clock.monotonic()
         for request_id, ticket in list(self._reserved.items()):
-            if now - ticket.entered_at > _UNCLAIMED_S:
+            if self.ready and now - max(ticket.entered_at, self._replicas.ready_at) > _UNCLAIMED_S:
                 log.warning("place_unclaimed", pool=self.name, request=request_id)
                 self.withdraw(request_id)
-        for index, shell in enumerate(self._shells):
-            if shell.supervisor.state is SupervisorState.READY and self._ledgers[index].breaker.wants_probe(now):
-                self._probe(shell, index)
+        if not self._paused:
+            self._replicas.probe(now)
         self.pump()
         self._policy.feel(now)
         self._say_standings(everybody=True)
 
     def _dispatch(self, ticket: Ticket, index: int, now: float) -> bool:
-        shell = self._shells[index]
-        assert ticket.request is not None, "only one that is ready is sent"
         try:
-            shell.supervisor.send(Submit(self._handles + 1, ticket.request))
+            handle = self._replicas.send(index, ticket)
         except EngineFailed:
             return False
-        self._handles += 1
-        self._policy.started(ticket.number, index, self._handles, now)
-        ticket.replica, ticket.handle, ticket.queued_s = shell, self._handles, now - ticket.entered_at
-        shell.took(self._handles, ticket)
+        self._policy.started(ticket.number, index, handle, now)
+        ticket.queued_s = now - ticket.entered_at
         self._telemetry.observe(metrics.QUEUE_SECONDS, ticket.queued_s, self.name, ticket.ask.band.name.lower())
         return True
-
-    def _probe(self, shell: ReplicaShell[Ticket], index: int) -> None:
-        """One token, asked of a replica that failed: its answer says whether it may be trusted again."""
-        request = EngineRequest("probe", TenantId("probe"), (0,), Sampling(max_tokens=1, temperature=0.0), ignore_end_of_turn=True)
-        ticket = Ticket(Ask("probe", "", 1, 1), self._clock.monotonic(), 0, request, probe=True)
-        try:
-            shell.supervisor.send(Submit(self._handles + 1, request))
-        except EngineFailed:
-            return
-        self._handles += 1
-        self._ledgers[index].breaker.probed()
-        ticket.replica, ticket.handle = shell, self._handles
-        shell.took(self._handles, ticket)
 
     def _new_ticket(self, ask: Ask, *, ready: bool, look: Look) -> Ticket:
         now = self._clock.monotonic()
@@ -311,15 +306,17 @@ class Pool:
         ticket = self._tickets[self._numbers] = Ticket(ask, now, self._numbers)
         self._policy.enter(self._numbers, ask, now, ready=ready, look=look)
         self._report_waiting()
+        self.residence.changed()
         return ticket
 
     def _end(self, ticket: Ticket) -> None:
         ticket.ended = True
         self._tickets.pop(ticket.number, None)
+        self.residence.changed()
 
     def _told(self, ticket: Ticket) -> Queued | None:
         standing = self._policy.standing(ticket.number, self._clock.monotonic())
-        return None if standing is None else self._queued(standing)
+        return standing and self._queued(standing)
 
     def _say_standings(self, *, everybody: bool = False) -> None:
         """Tell those in the line what has changed for them."""
@@ -329,7 +326,7 @@ class Pool:
         self._report_waiting()
 
     def _queued(self, standing: Standing[int]) -> Queued:
-        if self.ready:
+        if self.ready and not self._paused:
             return Queued(standing.position, standing.eta_ms)
         opening_s = self._availability(self._clock.monotonic()).opening_s
         return Queued(standing.position, standing.eta_ms + round(1000 * opening_s), starting=True)
@@ -341,24 +338,17 @@ class Pool:
                 self._telemetry.gauge(metrics.REQUESTS_WAITING, waiting, self.name, band.name.lower())
 
     def _availability(self, now: float) -> Availability:
-        states = [shell.supervisor.state for shell in self._shells]
-        usable = [
-            ledger
-            for state, ledger in zip(states, self._ledgers, strict=False)
-            if state in {SupervisorState.READY, SupervisorState.RESTARTING} and ledger.breaker.opens_in_s(now) <= _SHORT_PAUSE_S
-        ]
-        opening = [
-            max(shell.supervisor.expected_wait_s() if state is not SupervisorState.READY else 0.0, ledger.breaker.opens_in_s(now))
-            for shell, state, ledger in zip(self._shells, states, self._ledgers, strict=False)
-        ]
-        return Availability(bool(usable), min(opening, default=0.0))
+        if self.residence.presence(self.name) is not Presence.RESIDENT:
+            return Availability(self.residence.loadable(self.name), self.residence.opening_s(self.name), on_demand=True)
+        return self._replicas.availability(now)
 
     # --- what replicas say (``ReplicaOwner``) ---------------------------------------------------
 
     def on_state_changed(self, ready: ReplicaReady | None) -> None:
         """A replica has become ready, or has ended."""
         if ready is not None:
-            self._context_tokens, self._release = ready.context_tokens, ready.release
+            self._replicas.note_ready(ready)
+            self.residence.loaded(self.name, self._replicas.load_s)
         self.pump()
         self._on_change()
 
@@ -369,7 +359,9 @@ class Pool:
         """Pass on what a replica did for a request; ``True`` when that was its end."""
         match frame:
             case TokensFrame():
-                self._token_gap(ticket)
+                gap_s = ticket.token_gap_s(self._clock.monotonic())
+                if gap_s is not None:
+                    self._telemetry.observe(metrics.ITL, gap_s, self.name)
                 self._policy.progressed(ticket.number, len(frame.token_ids))
                 ticket.mailbox.put(Tokens(frame.token_ids, frame.text))
             case PrefillFrame():
@@ -381,14 +373,7 @@ class Pool:
         return ticket.ended
 
     def on_lost(self, ticket: Ticket) -> None:
-        """Its replica has died."""
         self._fail(ticket, EngineFailed("The engine stopped while it was writing this answer."))
-
-    def _token_gap(self, ticket: Ticket) -> None:
-        now = self._clock.monotonic()
-        if ticket.last_token_at is not None:
-            self._telemetry.observe(metrics.ITL, now - ticket.last_token_at, self.name)
-        ticket.last_token_at = now
 
     def _finish(self, ticket: Ticket, frame: FinishedFrame) -> None:
         reason, usage = FinishReason(frame.reason), frame.usage
@@ -398,25 +383,10 @@ class Pool:
             self._end(ticket)
             return
         cut = None if reason is FinishReason.CANCELLED else reason is FinishReason.LENGTH
-        computed = usage.output_tokens - len(ticket.request.already_ids)
-        fresh = usage.prompt_tokens - usage.cached_tokens
-        self._policy.ended(ticket.number, cut=cut, computed_tokens=fresh, cached_tokens=usage.cached_tokens)
+        computed, cached = usage.prompt_tokens - usage.cached_tokens, usage.cached_tokens
+        self._policy.ended(ticket.number, cut=cut, computed_tokens=computed, cached_tokens=cached)
         self._end(ticket)
-        self._telemetry.count(metrics.PROMPT_TOKENS, usage.prompt_tokens, self.name)
-        self._telemetry.count(metrics.CACHED_TOKENS, usage.cached_tokens, self.name)
-        self._telemetry.count(metrics.OUTPUT_TOKENS, computed, self.name)
-        if reason is FinishReason.CANCELLED:
-            self._telemetry.count(metrics.WASTED_TOKENS, max(computed - ticket.read_tokens, 0), self.name)
-        whole = EngineUsage(
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            output_tokens=usage.output_tokens,
-            queued_ms=usage.queued_ms + round(1000 * ticket.queued_s),
-            prefill_ms=usage.prefill_ms,
-            decode_ms=usage.decode_ms,
-            accelerator_ms=usage.accelerator_ms,
-        )
-        ticket.mailbox.put(Finished(reason, whole, frame.text))
+        ticket.mailbox.put(ticket.finished(frame, self.name, self._telemetry))
 
     def _fail(self, ticket: Ticket, failure: EngineFailed) -> None:
         self._policy.ended(ticket.number)

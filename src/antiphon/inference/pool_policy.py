@@ -12,12 +12,14 @@ from typing import Generic, TypeVar
 from antiphon.core.tenancy import Band
 from antiphon.inference.admission import Look, output_cap
 from antiphon.inference.ask import Ask, Demand
+from antiphon.inference.availability import HERE, Availability
 from antiphon.inference.demand_meter import DemandMeter
 from antiphon.inference.drain import DrainMeter, Pressure, ReturnSlots
 from antiphon.inference.fair_share import CACHED_COST, INPUT_COST, OUTPUT_COST
 from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose, serving_of
 from antiphon.inference.forecast_error import ForecastError
 from antiphon.inference.line_view import LineView, Place, Surroundings, line_view
+from antiphon.inference.standing import Standing, counted_down, told_now
 from antiphon.inference.wait_forecast import HORIZON_S
 from antiphon.inference.wait_queue import Waiter, WaitQueue
 
@@ -41,25 +43,6 @@ class PoolRules:
     model: str
     queue_limit: int = 200
     fair: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Standing(Generic[K]):
-    """What the reader of a waiting request is told."""
-
-    key: K
-    position: int
-    eta_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Availability:
-    """What is known of the replicas' processes: ``available`` is also true while one that worked is being restarted, which
-    takes ``opening_s``.
-    """
-
-    available: bool = True
-    opening_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +107,7 @@ class PoolPolicy(Generic[K]):
     def waits(self, key: K) -> bool:
         return key in self._queue
 
-    def look(self, ask: Ask, now: float, availability: Availability = Availability()) -> Look:
+    def look(self, ask: Ask, now: float, availability: Availability = HERE) -> Look:
         """What a newcomer would meet. Changes nothing but the measure of demand."""
         cap = output_cap(ask, high=self._pressure.high and self._is_shared(ask))
         if cap is not None:
@@ -132,7 +115,8 @@ class PoolPolicy(Generic[K]):
         demand = self._demands.expected(ask)
         prefill_s = demand.prefill_tokens * self._prefill_ms / 1000
         room = Room(demand.tokens, demand.prefill_tokens, ask.band)
-        starts_now = not self._ahead(ask.band) and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
+        here = not availability.on_demand and not self._ahead(ask.band)
+        starts_now = here and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
         place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
         if not starts_now:
             place = replace(place, wait_s=place.wait_s + availability.opening_s)
@@ -142,6 +126,7 @@ class PoolPolicy(Generic[K]):
             model=self.rules.model,
             available=availability.available,
             opening_s=availability.opening_s,
+            on_demand=availability.on_demand,
             starts_now=starts_now,
             full=self.full,
             high=high,
@@ -195,8 +180,8 @@ class PoolPolicy(Generic[K]):
         waiter = self._queue.enter(key, ask, cost=cost, tokens=demand.tokens, now=now, ready=ready)
         wait = self._waits[key] = _Wait(demand)
         if look is not None and not look.starts_now:
-            waiter.position, waiter.eta_s, waiter.told_at = look.position, look.wait_s, now
-            wait.told_s = look.wait_s if look.wait_s < HORIZON_S else None
+            waiter.position, waiter.eta_s, waiter.told_at = look.position, max(look.wait_s - look.opening_s, 0.0), now
+            wait.told_s = look.wait_s if look.wait_s < HORIZON_S and not look.opening_s else None
             wait.bias = self.errors[ask.band].bias
         self._demands.arrived(ask.band, demand, now)
         self._drain.update(now, waiting=True)
@@ -308,7 +293,7 @@ class PoolPolicy(Generic[K]):
         told: list[Standing[K]] = []
         for position, (waiter, wait_s, tag) in enumerate(zip(view.order, view.waits_s, view.tags, strict=True), 1):
             left_s = max(wait_s - (now - view.at), self._turn_s(waiter.band, tag, now), 0.0) * self.errors[waiter.ask.band].bias
-            standing = self._tell(waiter, position, left_s, now)
+            standing = told_now(waiter, self._queue.arrivals_above(waiter.ask.band), position, left_s, now)
             if standing is not None:
                 told.append(standing)
         return told
@@ -316,9 +301,7 @@ class PoolPolicy(Generic[K]):
     def standing(self, key: K, now: float) -> Standing[K] | None:
         """What one that waits was told, counted down until now; ``None`` where it does not wait or was told nothing."""
         waiter = self._queue.get(key)
-        if waiter is None or not waiter.position:
-            return None
-        return Standing(key, waiter.position, round(1000 * max(waiter.eta_s - (now - waiter.told_at), 0.0)))
+        return None if waiter is None else counted_down(waiter, now)
 
     def view(self, now: float) -> LineView[K]:
         """The line, played forward; made anew when something has changed, or a moment has passed."""
@@ -361,19 +344,6 @@ class PoolPolicy(Generic[K]):
         """
         rate = self._turns[band].rate(now)
         return (tag - self._queue.virtual_time(band)) / rate if rate else 0.0
-
-    def _tell(self, waiter: Waiter[K], position: int, left_s: float, now: float) -> Standing[K] | None:
-        above = self._queue.arrivals_above(waiter.ask.band)
-        if waiter.position:
-            shown = min(position, waiter.position + above - waiter.seen_above)
-            counted_s = max(waiter.eta_s - (now - waiter.told_at), 0.0)
-            eta_s = min(left_s, max(1.2 * counted_s, counted_s + 0.5)) if left_s > counted_s else (left_s + counted_s) / 2
-            if shown == waiter.position and abs(eta_s - counted_s) < max(0.5, 0.15 * counted_s):
-                return None
-        else:
-            shown, eta_s = position, left_s
-        waiter.position, waiter.seen_above, waiter.eta_s, waiter.told_at = shown, above, eta_s, now
-        return Standing(waiter.key, shown, round(1000 * eta_s))
 
     def _rooms(self, waiter: Waiter[K], band: Band, now: float) -> list[Room]:
         """What it wants of each replica: less where its beginning is cached."""

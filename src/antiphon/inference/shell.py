@@ -12,8 +12,9 @@ from antiphon.core import telemetry as metrics
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed
 from antiphon.core.telemetry import Telemetry
+from antiphon.inference.availability import ReplicaOutlook
 from antiphon.inference.fleet import RateMeter, ReplicaLedger, ReplicaStatus
-from antiphon.inference.supervisor import SupervisedReplica, Supervisor
+from antiphon.inference.supervisor import SupervisedReplica, Supervisor, SupervisorState
 from antiphon.inference.wire import Command, ReplicaReady, ReplicaSnapshot, SequenceFrame, StepFrame, StepTimes, TokensFrame
 
 _AT_ONCE = 4
@@ -78,6 +79,11 @@ class ReplicaShell(Generic[TicketT]):
         except EngineFailed:
             return
 
+    def outlook(self) -> ReplicaOutlook:
+        state = self.supervisor.state
+        worked = state in {SupervisorState.READY, SupervisorState.RESTARTING}
+        return ReplicaOutlook(worked, 0.0 if state is SupervisorState.READY else self.supervisor.expected_wait_s(), self.ledger)
+
     def status(self) -> ReplicaStatus:
         snapshot = self.ledger.snapshot
         return ReplicaStatus(
@@ -128,7 +134,7 @@ class ReplicaShell(Generic[TicketT]):
 
     def on_exit(self) -> None:
         self._hand_on(len(self._said))
-        if self.ledger.ready is not None:
+        if self.ledger.ready is not None and self.supervisor.state is not SupervisorState.STOPPED:
             self.ledger.breaker.failed(self._clock.monotonic())
         self.ledger.close()
         lost, self._tickets = self._tickets, {}

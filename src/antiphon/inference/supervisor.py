@@ -24,7 +24,7 @@ import structlog
 import zmq
 
 from antiphon.core.clock import Clock
-from antiphon.core.errors import EngineFailed
+from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.engines.base import ReplicaSpec
 from antiphon.inference.channel import GatewayChannel
 from antiphon.inference.wire import Command, Handshake, LogFormat, ReplicaReady, Report, StartFailure, StepFrame, Stop
@@ -133,6 +133,11 @@ class Supervisor:
         """How long the last successful start took."""
         self.failure: StartFailure | None = None
         """Why it could not be started, the first time; ``None`` once it was ready."""
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether another start would probably fail as the last ones did, or as the model's files say."""
+        return self.failure is not None and (self.failure.code == ModelUnusable.code or self._failed_starts >= _PATIENT_STARTS)
 
     def start(self) -> None:
         """Begin; returns at once."""

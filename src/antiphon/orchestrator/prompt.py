@@ -188,7 +188,11 @@ def plan_window(
 
 
 def output_tokens(asked: int, *, context_tokens: int, prompt_tokens: int) -> int:
-    """How many tokens the answer may have: what was asked for, or what the context leaves; at least one."""
+    """How many tokens the answer may have: what was asked for, or what the context leaves; at least one. 0 tokens of context are not
+    known yet, and bound nothing.
+    """
+    if context_tokens <= 0:
+        return asked
     return max(1, min(asked, context_tokens - prompt_tokens))
 
 

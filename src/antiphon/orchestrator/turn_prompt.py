@@ -51,6 +51,7 @@ class TurnPrompt:
                     pool = self._ports.gateway.resolve(self._generation.pool or self._generation.model, ())
                     if pool.context_tokens > 0:
                         return pool
+                    self._ports.gateway.want(pool.name)
                     await asyncio.sleep(_POOL_POLL_S)
         except ModelGone as gone:
             raise EngineFailed(gone.detail) from gone
