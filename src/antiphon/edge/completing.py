@@ -103,20 +103,21 @@ class CompletionAnswer:
             if answering is not None:
                 answering.cancel()
 
-        connection = Connection(scope, receive, send, on_gone=stop)
-        answering = asyncio.create_task(self._answer(connection), name="completion")
-        try:
-            await asyncio.wait({answering})
-        finally:
-            if not answering.done():
-                answering.cancel()
+        async with self._completion:
+            connection = Connection(scope, receive, send, on_gone=stop)
+            answering = asyncio.create_task(self._answer(connection), name="completion")
+            try:
                 await asyncio.wait({answering})
+            finally:
+                if not answering.done():
+                    answering.cancel()
+                    await asyncio.wait({answering})
         with suppress(ClientGone):
             if not answering.cancelled():
                 answering.result()
 
     async def _answer(self, connection: Connection) -> None:
-        async with connection.watching(), self._completion:
+        async with connection.watching():
             if self._streamed:
                 await self._chunks(connection)
             else:

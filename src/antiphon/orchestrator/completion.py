@@ -12,15 +12,17 @@ from typing import Self
 import structlog
 
 from antiphon.core.allowance import Customer, Serving
-from antiphon.core.errors import Draining, FieldFault, InvalidRequest, PromptTooLong
+from antiphon.core.errors import AntiphonError, Draining, FieldFault, InvalidRequest, PromptTooLong
 from antiphon.core.events import Queued
 from antiphon.core.generation import GenerationStatus, TurnParams, Usage
 from antiphon.core.ids import GenerationId, IdKind
 from antiphon.core.limits import Standing
 from antiphon.core.messages import Role
+from antiphon.core.plans import Plan
 from antiphon.core.telemetry import GENERATIONS, TTFT
 from antiphon.core.tenancy import Principal
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokenizer, Tokens
+from antiphon.inference.fleet import ServedPool
 from antiphon.inference.gateway import RequestEvents
 from antiphon.orchestrator.asking import Size, ask_for, route_of
 from antiphon.orchestrator.books import Account
@@ -56,7 +58,7 @@ class Completions:
         self._runner = runner
 
     async def open(self, principal: Principal, request: CompletionRequest) -> CompletionStream:
-        """Check and admit a completion; the engine is asked when the stream is entered and iterated.
+        """Check and admit a completion, and ask the engine; whoever has the stream enters it, before anything can cancel that.
 
         Raises ``InvalidRequest``, ``ModelGone``, ``Forbidden``, ``PromptTooLong``, ``HighDemand``, ``RateLimited``, ``QuotaExhausted``,
         ``ConcurrencyLimited``, ``NoCapacity``, ``Draining``, ``StoreUnavailable``.
@@ -64,22 +66,11 @@ class Completions:
         if self._runner.draining:
             raise Draining
         ports, plan = self._ports, self._ports.plan(principal.plan).within(principal.band)
-        asked = request.params.max_tokens
-        if not request.messages:
-            raise InvalidRequest([FieldFault("messages", "At least one message is needed.")])
-        if asked is not None and not 1 <= asked <= plan.max_output_tokens:
-            raise InvalidRequest([FieldFault("max_tokens", f"This plan allows 1 to {plan.max_output_tokens} tokens.")])
+        _check(request, plan)
         pool = ports.gateway.resolve(request.model, plan.models)
-        messages = request.messages
-        if messages[0].role is not Role.SYSTEM:
-            messages = (PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), *messages)
-        prompt_ids = await _prompt_ids(ports.gateway.tokenizer(pool.name), messages)
-        limit = pool.context_tokens - MINIMUM_OUTPUT_TOKENS
-        if pool.context_tokens > 0 and len(prompt_ids) > limit:
-            raise PromptTooLong(prompt_tokens=len(prompt_ids), limit_tokens=limit)
-        max_tokens = output_tokens(
-            asked or ports.answer_tokens(pool.name, plan), context_tokens=pool.context_tokens, prompt_tokens=len(prompt_ids)
-        )
+        prompt_ids = await self._prompt_ids(request, pool)
+        asked = request.params.max_tokens or ports.answer_tokens(pool.name, plan)
+        max_tokens = output_tokens(asked, context_tokens=pool.context_tokens, prompt_tokens=len(prompt_ids))
         generation_id = GenerationId(ports.ids.new(IdKind.GENERATION))
         size = Size(len(prompt_ids), max_tokens, free_length=False)
         ask = replace(ask_for(Owner(principal.tenant_id, principal.user_id), plan, size, kind="completion"), downgrade=False)
@@ -92,19 +83,50 @@ class Completions:
             band=plan.band,
             public_prefix_tokens=public_prefix_tokens(ports.gateway.tokenizer(pool.name), prompt_ids),
         )
-        customer, serving = Customer.of(principal, plan), Serving(pool.name, pool.model)
+        account = Account(generation_id, Customer.of(principal, plan), Serving(pool.name, pool.model))
+        stream = await self._begin(account, engine)
+        ports.allowances.watch.began(account.customer, generation_id, "", request.messages[-1].content)
+        return stream
+
+    async def _prompt_ids(self, request: CompletionRequest, pool: ServedPool) -> tuple[int, ...]:
+        messages = request.messages
+        if messages[0].role is not Role.SYSTEM:
+            messages = (PromptMessage(Role.SYSTEM, SYSTEM_PROMPT), *messages)
+        prompt_ids = await _tokenised(self._ports.gateway.tokenizer(pool.name), messages)
+        limit = pool.context_tokens - MINIMUM_OUTPUT_TOKENS
+        if pool.context_tokens > 0 and len(prompt_ids) > limit:
+            raise PromptTooLong(prompt_tokens=len(prompt_ids), limit_tokens=limit)
+        return prompt_ids
+
+    async def _begin(self, account: Account, engine: EngineRequest) -> CompletionStream:
+        """Hold what it may use, and ask; where either is refused nothing is held, and the place in line is given up."""
+        ports, customer, name = self._ports, account.customer, account.generation_id
+        prompt_tokens, most = len(engine.prompt_ids), engine.sampling.max_tokens
         try:
             standings = await ports.allowances.reserve(
-                customer, serving, generation_id, prompt_tokens=len(prompt_ids), most_output_tokens=max_tokens
+                customer, account.serving, name, prompt_tokens=prompt_tokens, most_output_tokens=most
             )
         except BaseException:
-            ports.gateway.withdraw(generation_id)
+            ports.gateway.withdraw(name)
             raise
-        ports.allowances.watch.began(customer, generation_id, "", request.messages[-1].content)
-        return CompletionStream(ports, customer, serving, engine, standings)
+        try:
+            events = ports.gateway.open(account.serving.pool, engine, deadline_s=queue_deadline_s(customer.plan))
+        except AntiphonError:
+            ports.gateway.withdraw(name)
+            await ports.allowances.release(customer, name)
+            raise
+        return CompletionStream(ports, account, engine, events, standings)
 
 
-async def _prompt_ids(tokenizer: Tokenizer, messages: Sequence[PromptMessage]) -> tuple[int, ...]:
+def _check(request: CompletionRequest, plan: Plan) -> None:
+    asked = request.params.max_tokens
+    if not request.messages:
+        raise InvalidRequest([FieldFault("messages", "At least one message is needed.")])
+    if asked is not None and not 1 <= asked <= plan.max_output_tokens:
+        raise InvalidRequest([FieldFault("max_tokens", f"This plan allows 1 to {plan.max_output_tokens} tokens.")])
+
+
+async def _tokenised(tokenizer: Tokenizer, messages: Sequence[PromptMessage]) -> tuple[int, ...]:
     """In a thread, unless it is done sooner than a thread is reached."""
     if sum(len(message.content) for message in messages) <= _SHORT_CHARACTERS:
         return tuple(tokenizer.prompt(messages))
@@ -118,20 +140,20 @@ class CompletionStream:
     until then what has arrived. ``standings``: where the caller stands with their limits.
     """
 
-    def __init__(self, ports: Ports, customer: Customer, serving: Serving, request: EngineRequest, standings: Sequence[Standing]) -> None:
-        self.generation_id = GenerationId(request.request_id)
-        self.pool, self.model = serving.pool, serving.model
+    def __init__(
+        self, ports: Ports, account: Account, request: EngineRequest, events: RequestEvents, standings: Sequence[Standing]
+    ) -> None:
+        self.generation_id = account.generation_id
+        self.pool, self.model = account.serving.pool, account.serving.model
         self.standings = standings
         self._ports = ports
-        self._customer = customer
-        self._request = request
-        self._events: RequestEvents | None = None
+        self._customer = account.customer
+        self._events = events
         self._renewing: asyncio.Task[None] | None = None
         self._opened_at = ports.clock.monotonic()
-        account = Account(self.generation_id, customer, serving)
         self._record = ports.books.open(account, prompt_tokens=len(request.prompt_ids))
         self._failed = False
-        self._split = ThinkingSplit(ports.gateway.tokenizer(serving.pool), request.sampling.stop)
+        self._split = ThinkingSplit(ports.gateway.tokenizer(self.pool), request.sampling.stop)
 
     @property
     def usage(self) -> Usage:
@@ -143,18 +165,10 @@ class CompletionStream:
         return self._split.push(event.token_ids, event.text) if isinstance(event, Tokens) else self._split.finish(event.text)
 
     async def __aenter__(self) -> Self:
-        deadline_s = queue_deadline_s(self._customer.plan)
-        try:
-            self._events = self._ports.gateway.open(self.pool, self._request, deadline_s=deadline_s)
-        except Exception:  # what it holds is given back, and it is counted, as for any other that failed
-            self._failed = True
-            await finish_anyway(self._end())
-            raise
         self._renewing = asyncio.create_task(self._renew())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._ports.gateway.withdraw(self.generation_id)
         await finish_anyway(self._end())
 
     async def __aiter__(self) -> AsyncIterator[EngineEvent]:
@@ -169,7 +183,6 @@ class CompletionStream:
 
     async def _event(self) -> EngineEvent | Queued:
         """The next event; a caller who is cancelled leaves it to ``_end``, which wants the engine's last word."""
-        assert self._events is not None, "it was entered"
         event = await self._events.next()
         if isinstance(event, Queued):
             return event
@@ -190,8 +203,7 @@ class CompletionStream:
         complete = self._record.finished is not None
         if not complete and not self._failed:
             await self._stop()
-        if self._events is not None:
-            self._events.close()
+        self._events.close()
         incomplete = GenerationStatus.FAILED if self._failed else GenerationStatus.CANCELLED
         status = GenerationStatus.COMPLETE if complete else incomplete
         self._ports.telemetry.count(GENERATIONS, 1, self.pool, self._customer.plan.name, status.value)
