@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -69,8 +70,12 @@ class PostgresServer:
         raise AssertionError(self._log())
 
     def kill(self) -> None:
-        """As ``kill -9``: no goodbye to anybody. The server's children see that it is gone and end."""
+        """``kill -9`` of it and of the processes that serve its connections, as when its machine goes: no goodbye to anybody."""
+        children = [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
         self._end(signal.SIGKILL)
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def restart(self) -> None:
         """As an operator does it: connections are told and closed."""

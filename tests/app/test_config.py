@@ -98,7 +98,7 @@ def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
         port = 99999
         prot = 1
         [store]
-        url = "postgresql://db/antiphon"
+        url = "mysql://db/antiphon"
         [timing]
         heartbeat_seconds = 20
         ping_seconds = "often"
@@ -119,7 +119,7 @@ def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
         "spare": "unknown section",
         "server.port": "must be between 0 and 65535",
         "server.prot": "unknown key",
-        "store.url": "this version takes sqlite:, not 'postgresql'",
+        "store.url": "this version takes sqlite: or postgresql://, not 'mysql'",
         "timing.heartbeat_seconds": "must be shorter than lease_seconds, or a living generation loses its lease",
         "timing.ping_seconds": "must be a number",
         "pools.small.blocks": 'only engine = "reference" has this setting',

@@ -125,3 +125,12 @@ def test_containers_run_as_nobody_and_have_time_to_drain() -> None:
     environment = {name: value.partition(":-")[2].rstrip("}") or value for name, value in server["environment"].items()}
     config = load_config(Flags(), {"HOME": "/home/ada", **environment})
     assert (config.server.public_url, config.limits.scheme) == ("http://localhost:8484", "redis")
+    database = compose["services"]["postgres"]
+    user, name = (database["environment"][f"POSTGRES_{what}"] for what in ("USER", "DB"))
+    assert config.store.place == f"postgresql://{user}@postgres/{name}"
+    assert server["environment"]["PGPASSWORD"] == database["environment"]["POSTGRES_PASSWORD"]
+    assert server["depends_on"].keys() == {"postgres", "redis"}
+    assert "ports" not in database
+    mounted = [volume.partition(":")[0] for one in compose["services"].values() for volume in one["volumes"]]
+    assert sorted(mounted) == sorted(compose["volumes"])
+    assert "psycopg-binary==" in (ROOT / "requirements-extras.lock").read_text(), "what the image installs"

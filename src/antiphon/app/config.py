@@ -62,6 +62,15 @@ class StoreConfig(UrlConfig):
         """The database file of a ``sqlite:///`` URL."""
         return Path(self.url.removeprefix("sqlite:///"))
 
+    @property
+    def place(self) -> str:
+        """Where the database is, for people to read: a file, or an address without its password."""
+        if self.scheme == "sqlite":
+            return str(self.sqlite_path)
+        parts = urlsplit(self.url)
+        user, _, host = parts.netloc.rpartition("@")
+        return f"{parts.scheme}://{user.partition(':')[0]}{'@' if user else ''}{host}{parts.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig(UrlConfig):
@@ -192,7 +201,7 @@ def _limits(table: Table) -> LimitsConfig:
 
 
 def _store(table: Table, data_dir: Path) -> StoreConfig:
-    url = _url(table, f"sqlite:///{data_dir}/antiphon.db", ("sqlite:",))
+    url = _url(table, f"sqlite:///{data_dir}/antiphon.db", ("sqlite:", "postgresql://"))
     if url.startswith("sqlite:") and not url.startswith("sqlite:////"):
         table.fault("url", "must be sqlite:/// followed by an absolute path")
     return StoreConfig(url)

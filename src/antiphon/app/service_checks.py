@@ -18,6 +18,7 @@ from antiphon.app.admin import server_url
 from antiphon.app.config import Config
 from antiphon.app.data_folder import DataFolder, DataFolderInUse
 from antiphon.app.system import SystemClock
+from antiphon.core.errors import ConfigErrors, StoreUnavailable
 from antiphon.edge.routes.health import PIECES_APART_S
 
 State = Literal["ok", "warn", "fail"]
@@ -56,6 +57,8 @@ def server_of(config: Config) -> str | None:
 
 def store_check(config: Config) -> Check:
     """The database: there, readable, whole as far as a quick look tells, and quick to sync."""
+    if config.store.scheme != "sqlite":
+        return _postgres_check(config)
     database = config.store.sqlite_path
     if not database.exists():
         return Check("ok", "store", f"{database} will be made")
@@ -72,6 +75,36 @@ def store_check(config: Config) -> Check:
             "warn", "store", f"{size}; this disk takes {took_ms:.0f} ms to sync: every accepted message waits for it; a local SSD is better"
         )
     return Check("ok", "store", f"{size}, {took_ms:.1f} ms to sync")
+
+
+def _postgres_check(config: Config) -> Check:
+    from antiphon.app.wiring import postgres_report
+
+    place = config.store.place
+    try:
+        found = postgres_report(config)
+    except StoreUnavailable as refusal:
+        return Check("fail", "store", f"{refusal}: start it, or set [store] url; the password may be in PGPASSWORD or ~/.pgpass")
+    except ConfigErrors as fault:
+        return Check("fail", "store", str(fault))
+    told = f"{place}, PostgreSQL {found.version}, schema {found.schema or 'none yet'}, {found.megabytes:.0f} MiB"
+    if found.encoding != "UTF8":
+        return Check("fail", "store", f"{place} is encoded in {found.encoding}: createdb --encoding=UTF8 --template=template0 NAME")
+    if found.schema is not None and found.schema < found.newest_schema:
+        return Check("fail", "store", f"{told}: copy it (pg_dump), then antiphon migrate")
+    if found.schema is not None and found.schema > found.newest_schema:
+        return Check("fail", "store", f"{told}; this Antiphon knows {found.newest_schema}: install the newer one")
+    if not found.durable:
+        return Check("warn", "store", f"{told}; it may forget what it accepted: set fsync, full_page_writes and synchronous_commit to on")
+    if server_of(config) is None and found.free_connections < found.wanted_connections:
+        wanted = f"{found.free_connections} connections are free and a server opens {found.wanted_connections}"
+        return Check("warn", "store", f"{told}; {wanted}: raise max_connections")
+    apart = abs(found.clock_ms / 1000 - SystemClock().now().timestamp())
+    if apart > _CLOCKS_DIFFER_S:
+        return Check("warn", "store", f"{told}; its clock is {apart:.0f} s from this machine's: timedatectl set-ntp true on both")
+    if found.commit_ms > _SLOW_SYNC_MS:
+        return Check("warn", "store", f"{told}; {found.commit_ms:.0f} ms to commit: every accepted message waits for it")
+    return Check("ok", "store", f"{told}, {found.commit_ms:.1f} ms to commit{'' if found.encrypted else ', not encrypted'}")
 
 
 def log_check(config: Config) -> Check:

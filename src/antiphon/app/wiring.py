@@ -57,7 +57,9 @@ from antiphon.stores.prompts.memory import MemoryPrompts
 from antiphon.stores.prompts.sql import SqlPrompts
 from antiphon.stores.shares.sql import SqlShares
 from antiphon.stores.sql.backups import copy_to, put_back
-from antiphon.stores.sql.database import Migration
+from antiphon.stores.sql.database import Migration, SqlDatabase
+from antiphon.stores.sql.postgres import PostgresDatabase
+from antiphon.stores.sql.postgres_report import PostgresReport, report_of
 from antiphon.stores.sql.probe import WriteProbe
 from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.temporary import TemporaryConversations, TemporaryGenerations, TemporaryLog, TemporaryPrompts
@@ -112,9 +114,12 @@ async def open_stores(config: Config) -> AsyncGenerator[Stores]:
     """
     folder = DataFolder(config.data_dir)
     folder.create()
-    database = SqliteDatabase(config.store.sqlite_path)
+    database = _database(config)
     try:
-        with folder.held() if await database.outdated() else nullcontext():
+        outdated = await database.outdated()
+        if outdated and config.store.scheme != "sqlite":
+            raise _older_schema()
+        with folder.held() if outdated else nullcontext():
             await database.open()
         yield Stores(
             SqlAccounts(database), SqlConversations(database), SqlTransfers(database), SqlLedger(database), SqlAbuseCases(database)
@@ -126,7 +131,7 @@ async def open_stores(config: Config) -> AsyncGenerator[Stores]:
 async def migrate(config: Config) -> Migration:
     """Bring the database up to date, or make it, while no server has it. Raises ``DataFolderInUse`` and as ``SqliteDatabase.migrate``."""
     with DataFolder(config.data_dir).held():
-        database = SqliteDatabase(config.store.sqlite_path)
+        database = _database(config)
         try:
             return await database.migrate()
         finally:
@@ -134,23 +139,32 @@ async def migrate(config: Config) -> Migration:
 
 
 async def backup(config: Config, file: Path) -> None:
-    """Copy the database into the new ``file``, whoever writes to it meanwhile. Raises as ``copy_to``."""
+    """Copy the database into the new ``file``, whoever writes to it meanwhile. Raises as ``copy_to``, and ``ConfigErrors`` for one
+    that its own server copies.
+    """
+    _check_is_file(config, "pg_dump --format=custom --file=FILE")
     await asyncio.to_thread(copy_to, config.store.sqlite_path, file)
 
 
 async def restore(config: Config, file: Path) -> Path | None:
     """Put a backup in the database's place while no server has it; where what was there is kept.
 
-    Raises ``DataFolderInUse``, and as ``put_back``.
+    Raises ``DataFolderInUse``, and as ``put_back``; ``ConfigErrors`` as ``backup``.
 
     Journals of the database that was there are removed: they are about other generations.
     """
+    _check_is_file(config, "pg_restore --clean --if-exists --dbname=…")
     folder = DataFolder(config.data_dir)
     with folder.held():
         kept = await asyncio.to_thread(put_back, file, config.store.sqlite_path)
         for segment in folder.log.glob("*.seg") if folder.log.is_dir() else ():
             segment.unlink()
         return kept
+
+
+def postgres_report(config: Config) -> PostgresReport:
+    """What the PostgreSQL of a ``postgresql://`` store says of itself. Blocking. Raises as ``report_of``."""
+    return report_of(config.store.url)
 
 
 @asynccontextmanager
@@ -161,7 +175,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
     """
     ids = SystemIds()
     async with AsyncExitStack() as stack:
-        database = SqliteDatabase(config.store.sqlite_path)
+        database = _database(config)
         stack.push_async_callback(database.close)
         await _open_database(database)
         state = MemoryState()
@@ -260,10 +274,31 @@ async def _close_left(books: Books) -> None:
         _log.warning("usage_not_closed", reason=refusal.code)
 
 
-async def _open_database(database: SqliteDatabase) -> None:
+def _database(config: Config) -> SqlDatabase:
+    """Not open yet. Raises ``ConfigErrors`` where a driver's library is not installed."""
+    if config.store.scheme == "sqlite":
+        return SqliteDatabase(config.store.sqlite_path)
+    return PostgresDatabase(config.store.url)
+
+
+async def _open_database(database: SqlDatabase) -> None:
+    """For the one server that works on it. Raises ``ConfigErrors`` where another does, or where people have to migrate first."""
+    if isinstance(database, PostgresDatabase):
+        await database.hold()
+        if await database.outdated():
+            raise _older_schema()
     migration = await database.migrate()
     if migration.backup is not None:
         _log.info("migrated", before=migration.before, after=migration.after, backup=str(migration.backup))
+
+
+def _older_schema() -> ConfigErrors:
+    return ConfigErrors([("store.url", "the database has an older schema: copy it (pg_dump), then run antiphon migrate")])
+
+
+def _check_is_file(config: Config, instead: str) -> None:
+    if config.store.scheme != "sqlite":
+        raise ConfigErrors([("store.url", f"{config.store.place} is PostgreSQL, which makes and restores its own backups: {instead}")])
 
 
 async def _open_log(config: Config, clock: Clock) -> GenerationLog:

@@ -1,4 +1,4 @@
-"""``antiphon backup`` and ``restore``: one file, which is the database as it was at one moment, and a way back from it."""
+"""``antiphon backup`` and ``restore``: one file, which is the SQLite database as it was at one moment, and a way back from it."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def _restore(arguments: argparse.Namespace) -> int:
 
     config = config_of(arguments)
     kept = asyncio.run(restore(config, arguments.file))
-    print(f"{config.store.sqlite_path} is as it was in {arguments.file}." + (f" What was there before: {kept}" if kept else ""))
+    print(f"{config.store.place} is as it was in {arguments.file}." + (f" What was there before: {kept}" if kept else ""))
     return 0

@@ -41,7 +41,7 @@ def add(commands: Commands) -> None:
 
 def _create(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
-    unused = not config.store.sqlite_path.exists()
+    unused = config.store.scheme == "sqlite" and not config.store.sqlite_path.exists()
     band = None if arguments.priority is None else Band[arguments.priority.upper()]
     key = administer(config, lambda admin: admin.create_key(arguments.name, user=arguments.user, scopes=arguments.scopes, band=band))
     if unused and arguments.data is None and not os.environ.get("ANTIPHON_DATA"):

@@ -1,4 +1,4 @@
-"""``antiphon migrate``: bring the database up to date, after a copy of it is safe."""
+"""``antiphon migrate``: bring the database up to date, after a copy of an SQLite one is safe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser("migrate", help="bring the database up to date; a copy is kept", allow_abbrev=False)
+    parser = commands.add_parser("migrate", help="bring the database up to date; of SQLite a copy is kept", allow_abbrev=False)
     add_config_flags(parser)
     parser.set_defaults(run=run)
 
@@ -25,9 +25,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     done = asyncio.run(migrate(config))
     if done.before == done.after:
-        print(f"{config.store.sqlite_path} is up to date (schema {done.after}).")
+        print(f"{config.store.place} is up to date (schema {done.after}).")
     elif done.before is None:
-        print(f"{config.store.sqlite_path} is new (schema {done.after}).")
+        print(f"{config.store.place} is new (schema {done.after}).")
     else:
-        print(f"{config.store.sqlite_path} went from schema {done.before} to {done.after}; as it was before: {done.backup}")
+        kept = f"; as it was before: {done.backup}" if done.backup else ""
+        print(f"{config.store.place} went from schema {done.before} to {done.after}{kept}")
     return 0

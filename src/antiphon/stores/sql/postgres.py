@@ -1,6 +1,6 @@
 """A PostgreSQL database: serializable writes that run again when they collide, read-only snapshots, and errors in Antiphon's words.
 
-Every write is SERIALIZABLE, so it comes out as if no other had run beside it, as on SQLite, however many servers write. What the server
+Every write is SERIALIZABLE, so it comes out as if no other had run beside it, as on SQLite, however many write. What the server
 refuses because two collided has left nothing, and runs again; once it failed it waits for the others of this process that failed,
 so that a crowd on one row gets through one by one. A connection lost before COMMIT was sent has left nothing either. One lost while
 committing may have left everything: that is for the caller, who knows whether asking again is harmless.
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -25,6 +25,11 @@ from antiphon.core.errors import AntiphonError, ConfigErrors, DiskFull, StoreUna
 from antiphon.stores.sql import schema
 from antiphon.stores.sql.base import Gone
 from antiphon.stores.sql.database import Migration, SqlDatabase
+from antiphon.stores.sql.server_mark import ServerMark
+
+if TYPE_CHECKING:
+    import psycopg
+    from sqlalchemy.engine.interfaces import IsolationLevel
 
 T = TypeVar("T")
 
@@ -36,12 +41,14 @@ _PATIENCE_S = 20.0
 _MIGRATION_LOCK = 0x616E7469_70686F6E
 _CONNECT = {
     "application_name": "antiphon",
-    "connect_timeout": 5,
+    "connect_timeout": "5",
     # A server that is gone without a word is given up after so long.
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 2,
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    # Of several hosts the one that takes writes; a replica that fell behind is no store.
+    "target_session_attrs": "read-write",
 }
 _SETTINGS = (
     "SELECT set_config('statement_timeout', '15s', false), set_config('lock_timeout', '10s', false), "
@@ -55,13 +62,30 @@ class _Again(Exception):
 
 
 class PostgresDatabase(SqlDatabase):
-    """``url`` as libpq takes it: ``postgresql://user:password@host:port/name?sslmode=…``. Any number of servers may share a database."""
+    """``url`` as libpq takes it: ``postgresql://user:password@host:port/name?sslmode=…``. Commands may work on it beside a server."""
 
     def __init__(self, url: str) -> None:
         super().__init__(writers=_WRITERS, readers=_READERS, write_group=1)
-        self._writer = _engine(url, _WRITERS, "SERIALIZABLE")
-        self._reader = _engine(url, _READERS, "REPEATABLE READ", read_only=True)
+        connect = connector(url)
+        self._mark = ServerMark(connect)
+        self._writer = _engine(connect, _WRITERS, "SERIALIZABLE")
+        self._reader = _engine(connect, _READERS, "REPEATABLE READ", read_only=True)
         self._losers_turn = threading.Lock()
+
+        def on_connect(_driver: object, _record: object) -> None:
+            self._mark.renew()
+
+        event.listen(self._writer, "connect", on_connect)
+
+    async def hold(self) -> None:
+        """Be the one server that works on this database, until ``close``. Raises ``ConfigErrors`` where another does."""
+
+        def take() -> bool:
+            with told_at_start():
+                return self._mark.take()
+
+        if not await self._run(self._write_threads, take):
+            raise ConfigErrors([("store.url", "another server works on this database; one at a time may")])
 
     async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
         """As ``SqlDatabase.write``; a write given up after ``_PATIENCE_S`` may still happen, whole."""
@@ -100,7 +124,7 @@ class PostgresDatabase(SqlDatabase):
 
     def _migrate(self) -> Migration:
         newest = schema.versions()[-1]
-        with _told_at_start(), self._writer.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+        with told_at_start(), self._writer.connect().execution_options(isolation_level="READ COMMITTED") as connection:
             with connection.begin():
                 if schema.is_current(connection):
                     return Migration(newest, newest)
@@ -113,30 +137,48 @@ class PostgresDatabase(SqlDatabase):
             return Migration(before, newest)
 
     def _outdated(self) -> bool:
-        with _told_at_start(), self._reader.connect() as connection:
+        with told_at_start(), self._reader.connect() as connection:
             return schema.version_of(connection) is not None and not schema.is_current(connection)
 
     def _dispose(self) -> None:
+        self._mark.close()
         self._reader.dispose()
         self._writer.dispose()
 
 
-def _engine(url: str, connections: int, isolation_level: str, *, read_only: bool = False) -> sa.Engine:
+def connections_wanted() -> int:
+    """What one server opens at most."""
+    return _WRITERS + _READERS + 1
+
+
+def connector(url: str) -> Callable[[], psycopg.Connection]:
+    """What opens connections to ``url``, which libpq itself reads. Raises ``ConfigErrors``."""
     try:
-        import psycopg  # noqa: F401 # pyright: ignore[reportUnusedImport]
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
     except ModuleNotFoundError as missing:
         raise ConfigErrors([("store.url", "PostgreSQL needs the extra: pip install 'antiphon[postgres]'")]) from missing
+    try:
+        parts = {**_CONNECT, **conninfo_to_dict(url)}
+    except psycopg.ProgrammingError as fault:
+        raise ConfigErrors([("store.url", f"is no address of a PostgreSQL database: {fault}")]) from fault
+    return lambda: psycopg.connect(**parts)  # pyright: ignore[reportArgumentType] - all are texts
+
+
+def _engine(
+    connect: Callable[[], psycopg.Connection], connections: int, isolation_level: IsolationLevel, *, read_only: bool = False
+) -> sa.Engine:
     engine = sa.create_engine(
-        sa.make_url(url).set(drivername="postgresql+psycopg"),
+        "postgresql+psycopg://",
+        creator=connect,
         poolclass=QueuePool,
         pool_size=connections,
         max_overflow=0,
         isolation_level=isolation_level,
-        connect_args=_CONNECT,
         use_native_hstore=False,
     )
 
-    def on_connect(driver: Any, _record: object) -> None:
+    def on_connect(driver: psycopg.Connection, _record: object) -> None:
         driver.execute(_SETTINGS)
         driver.commit()
         driver.read_only = read_only
@@ -216,7 +258,7 @@ def _patience() -> Iterator[None]:
 
 
 @contextmanager
-def _told_at_start() -> Iterator[None]:
+def told_at_start() -> Iterator[None]:
     """As ``_refusal``, in the server's own words: whoever starts or migrates may read them."""
     try:
         yield
@@ -224,8 +266,15 @@ def _told_at_start() -> Iterator[None]:
         refusal = _refusal(error)
         if refusal is None:
             raise
-        said = " ".join(str(error.orig).split())
-        raise type(refusal)(f"PostgreSQL: {said}") from error
+        raise type(refusal)(_said(error.orig)) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":
+            raise
+        raise StoreUnavailable(_said(error)) from error
+
+
+def _said(error: BaseException | None) -> str:
+    return f"PostgreSQL: {' '.join(str(error).split())}"
 
 
 def _check_encoding(connection: sa.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Whether an SQLite database takes writes now: asked by writing."""
+"""Whether a database takes writes now: asked by writing."""
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ class WriteProbe:
         self._takes_writes = takes_writes
 
 
+_TOUCH = {"sqlite": "PRAGMA user_version = 0", "postgresql": "SELECT pg_logical_emit_message(true, 'antiphon', '')"}
+"""Writes that change nothing, yet need a page on the disk: a number of the file's own, a message in the server's log."""
+
+
 def _touch(tx: sa.Connection) -> None:
-    """A write that changes nothing, yet needs its page on the disk."""
-    tx.exec_driver_sql("PRAGMA user_version = 0").close()
+    tx.exec_driver_sql(_TOUCH[tx.dialect.name]).close()
