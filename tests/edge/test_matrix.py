@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fastapi import APIRouter, Request
+from starlette.types import Scope
 
 from antiphon.core.generation import Generation
 from antiphon.core.ids import ConversationId, GenerationId
@@ -58,8 +59,8 @@ async def test_a_route_that_no_rule_names_fails(gateway: Gateway, monkeypatch: p
 async def test_a_route_without_a_check_fails(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     real = access._admit
 
-    async def admit(request: Request, guard: access.Guard) -> None:
-        await real(request, PUBLIC if request.url.path == "/v1/admin/plans" else guard)
+    async def admit(state: access.AppState, scope: Scope, guard: access.Guard) -> None:
+        await real(state, scope, PUBLIC if scope["path"] == "/v1/admin/plans" else guard)
 
     monkeypatch.setattr(access, "_admit", admit)
     found = await _holes(gateway, "GET /v1/admin/plans")
@@ -80,12 +81,11 @@ async def test_a_foreign_stream_fails(gateway: Gateway, monkeypatch: pytest.Monk
 async def test_a_key_that_is_taken_from_a_query_fails(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     real = access._admit
 
-    async def admit(request: Request, guard: access.Guard) -> None:
-        key = request.query_params.get("api_key")
+    async def admit(state: access.AppState, scope: Scope, guard: access.Guard) -> None:
+        key = Request(scope).query_params.get("api_key")
         if key is not None:
-            request.scope["headers"] = [*request.scope["headers"], (b"authorization", f"Bearer {key}".encode())]
-            request = Request(request.scope, request.receive)
-        await real(request, guard)
+            scope["headers"] = [*scope["headers"], (b"authorization", f"Bearer {key}".encode())]
+        await real(state, scope, guard)
 
     monkeypatch.setattr(access, "_admit", admit)
     assert await _holes(gateway, "GET /v1/me") == ["GET /v1/me: key in ?api_key= gets 200, not [401]"]

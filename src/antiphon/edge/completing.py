@@ -145,17 +145,18 @@ class CompletionAnswer:
     async def _chunks(self, connection: Connection) -> None:
         await connection.start(200, (*sse.HEADERS, *self._headers))
         await connection.write(self._chunk(_Delta(role="assistant", content="")))
+        last = b""
         try:
             async for event in self._completion:
                 if isinstance(event, Tokens | Finished):
                     await self._say(connection, self._completion.spoken(event))
                 if isinstance(event, Finished):
-                    await connection.write(self._last_chunks(event))
+                    last = self._last_chunks(event)
         except ClientGone:
             raise
         except Exception as error:  # noqa: BLE001 - the answer has begun, so whatever it is goes into the stream
-            await connection.write(b"data: " + self._failure(error) + b"\n\n")
-        await connection.finish(_DONE)
+            last = b"data: " + self._failure(error) + b"\n\n"
+        await connection.finish(last + _DONE)
 
     async def _say(self, connection: Connection, spoken: Spoken) -> None:
         if spoken.reasoning:

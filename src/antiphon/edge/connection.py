@@ -32,6 +32,13 @@ class Line(Protocol):
         """
         ...
 
+    def write(self, data: bytes) -> bool:
+        """Send a piece, not empty, of the answer under way: an ASGI message for each token costs as much as the token does else.
+
+        False, with nothing sent, where it must be a message: the client takes none, has left, or the answer is not in chunks.
+        """
+        ...
+
 
 class Connection:
     """``gone`` turns true when the client leaves, and then ``on_gone`` is called once.
@@ -105,6 +112,8 @@ class Connection:
 
     async def write(self, data: bytes) -> None:
         """Send ``data``."""
+        if self._line is not None and data and not self.gone and self._line.write(data):
+            return
         await self._bounded({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self, data: bytes = b"") -> None:

@@ -77,6 +77,14 @@ class BoundedHttp(HttpToolsProtocol):
             self.loop.call_soon(self._go_on)
         return self.parser is not None
 
+    def write(self, data: bytes) -> bool:
+        """See ``edge.connection.Line``. With a request behind this one in the pipeline, the cycle here may be that one's."""
+        cycle = self.cycle
+        if self.pipeline or self.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding or cycle.response_complete:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
     def _hold_back(self, data: bytes) -> None:
         """Keep what is sent behind a stream for later. To stop reading, as uvicorn does, would hide that the client leaves."""
         self._held_back += data

@@ -76,6 +76,9 @@ class Books:
     _open: dict[GenerationId, OpenRecord] = field(default_factory=dict["GenerationId", "OpenRecord"])
     _keeping: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
     _store_ahead: timedelta | None = None
+    _new: list[OpenRecord] = field(default_factory=list["OpenRecord"])
+    _next_kept: asyncio.Task[None] | None = None
+    """Tells the store of all that is ``_new``."""
 
     def open(self, account: Account, *, prompt_tokens: int) -> OpenRecord:
         """A record that nothing is known of yet; whoever opens it closes it."""
@@ -120,22 +123,29 @@ class Books:
     def began(self, record: OpenRecord) -> asyncio.Task[None]:
         """There is something to lose: the store is told at once."""
         self._open[record.account.generation_id] = record
-        keeping = asyncio.create_task(self._keep_first(record), name="usage record")
-        self._keeping.add(keeping)
-        keeping.add_done_callback(self._keeping.discard)
-        return keeping
+        if not self._new:
+            keeping = asyncio.create_task(self._keep_new(), name="usage records")
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+            self._next_kept = keeping
+        self._new.append(record)
+        assert self._next_kept is not None
+        return self._next_kept
 
     def ended(self, record: OpenRecord) -> None:
         """It is being closed."""
         self._open.pop(record.account.generation_id, None)
 
-    async def _keep_first(self, record: OpenRecord) -> None:
+    async def _keep_new(self) -> None:
+        """All that have begun in one turn of the loop: the first tokens of a step come together."""
+        new, self._new = self._new, []
         try:
             now = await self._store_now()
-            if record.account.generation_id in self._open:
-                await self.generations.keep_usage((record.so_far(now),), now=now)
+            records = [record.so_far(now) for record in new if record.account.generation_id in self._open]
+            if records:
+                await self.generations.keep_usage(records, now=now)
         except Exception as error:  # noqa: BLE001 - the next round tries again
-            log.warning("usage_not_kept", generation_id=record.account.generation_id, error=type(error).__name__)
+            log.warning("usage_not_kept", generations=len(new), error=type(error).__name__)
 
     async def _store_now(self, *, anew: bool = False) -> datetime:
         """The store's time; it is asked once a round, and its clock goes like ours between."""
