@@ -3,7 +3,8 @@
 Added time: the same requests over ``/v1/chat/completions`` and straight to a replica over its own socket. Overload: three
 plans, open loop, from below what the pool can take to ten times that. Obedient clients: 200 that come back when they are
 told. Flooder: eight users of whom one sends twenty times as much, and the same before a line in order of arrival, which
-must fail. Cancels in all phases.
+must fail. A load that swings, before a pool with a smaller one beside it. Cancels in all phases. And routers of other projects
+beside ours, in front of one server.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from benchmarks.gateway_added import added
-from benchmarks.gateway_load import cancels, flooder, obedient, overload
+from benchmarks.gateway_downgrade import downgrade
+from benchmarks.gateway_flooder import flooder
+from benchmarks.gateway_load import cancels, obedient, overload
+from benchmarks.gateway_routers import routers
 from benchmarks.report import Report
 
 Part = Callable[[Report, bool], Awaitable[None]]
-PARTS: dict[str, Part] = {"added": added, "overload": overload, "obedient": obedient, "flooder": flooder, "cancels": cancels}
+PARTS: dict[str, Part] = {
+    "added": added,
+    "routers": routers,
+    "overload": overload,
+    "obedient": obedient,
+    "flooder": flooder,
+    "downgrade": downgrade,
+    "cancels": cancels,
+}
 
 
 async def measure(report: Report, parts: list[str], *, quick: bool) -> None:

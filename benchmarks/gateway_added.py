@@ -27,8 +27,8 @@ TOKENIZER = ReferenceTokenizer()
 SPEC = ReplicaSpec("bench", "reference", "reference", "", prefill_tokens_per_s=50000, output_tokens_per_s=RATE_TOK_S, blocks=4096)
 
 
-async def wave(ask: Callable[[str], Awaitable[float]], count: int, seed: int) -> list[float]:
-    """``STREAMS`` streams at once, each new one up to a step after another has ended; TTFTs.
+async def wave(ask: Callable[[str], Awaitable[float]], count: int, seed: int, *, streams: int = STREAMS) -> list[float]:
+    """So many ``streams`` at once, each new one up to a step after another has ended; TTFTs.
 
     Ends come with steps: who asked again at once would always meet a step's beginning, or, a millisecond later, all of the next
     one. So the moments are spread over a step, evenly (the golden ratio's multiples).
@@ -42,7 +42,7 @@ async def wave(ask: Callable[[str], Awaitable[float]], count: int, seed: int) ->
             ttfts.append(await ask(f"({seed}.{number}) tell me about the river and the boat"))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(STREAMS):
+        for _ in range(streams):
             group.create_task(stream())
     return ttfts
 

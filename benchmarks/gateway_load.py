@@ -1,5 +1,5 @@
-"""What the gateway protects: three plans from below what the pool can take to ten times that, clients that obey, a flooder,
-and clients that leave.
+"""What the gateway protects: three plans from below what the pool can take to ten times that, clients that obey, and clients
+that leave.
 """
 
 from __future__ import annotations
@@ -160,41 +160,6 @@ async def obedient(report: Report, quick: bool) -> None:
     report.results["obedient_attempts_per_request"] = round(len(attempts) / clients, 3)
     report.results["obedient_busiest_over_mean"] = round(busiest / (len(attempts) / seconds), 2)
     progress(f"obedient: served {sum(outcomes)} of {clients}, {len(attempts)} attempts in {seconds:.0f} s, at most {busiest} a second")
-
-
-async def flooder(report: Report, quick: bool) -> None:
-    for name, module in (("flooder_min_share", "antiphon"), ("flooder_min_share_fcfs", "benchmarks.arrival_order")):
-        report.results[name] = round(await others_least_share(module, seconds=25.0 if quick else 60.0), 3)
-        progress(f"{name}: {report.results[name]}")
-
-
-async def others_least_share(module: str, *, seconds: float) -> float:
-    """Eight users of one plan, all with something waiting, one with twenty times as much; the least served of the others
-    against an eighth of all. Answers differ in length: of equal ones, all that run end at once, and whoever comes back a moment
-    later finds nothing free.
-    """
-    rng = random.Random(0)
-    text = config(blocks=64, limit=1000).replace("ttft_limit_ms = 3000", "ttft_limit_ms = 600000")
-    with served(text, module=module) as server:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            people = People(server, session, await keys_of(server, 8))
-            tokens = Counter[int]()
-
-            async def chat(user: int) -> None:
-                while True:
-                    fate = await people.ask("middle", user, tokens=rng.randint(16, 48))
-                    if fate.ended_s >= _SETTLED_S:
-                        tokens[user] += fate.tokens
-                    if fate.code:
-                        await asyncio.sleep(0.1)
-
-            people.began = time.perf_counter()
-            tasks = [asyncio.create_task(chat(user)) for user in range(8) for _ in range(120 if user == 0 else 6)]
-            await asyncio.sleep(seconds)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-    return min(tokens[user] for user in range(1, 8)) / (sum(tokens.values()) / 8)
 
 
 async def cancels(report: Report, quick: bool) -> None:

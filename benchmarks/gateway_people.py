@@ -68,6 +68,7 @@ class Fate:
     tokens: int = 0
     code: str = ""
     retry_s: float = 0.0
+    model: str = ""
     positions: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     eta_s: float | None = None
 
@@ -87,6 +88,24 @@ class People:
             for key in keys:
                 headers = {"Authorization": f"Bearer {key}"}
                 self._unused[key] = [await self._conversation(headers) for _ in range(each)]
+
+    async def say(self, conversation: str, plan: str, user: int, *, tokens: int) -> Fate:
+        """One message more in a conversation."""
+        fate = Fate(plan, time.perf_counter() - self.began)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._send(fate, conversation, self._headers(plan, user), tokens)
+        except (aiohttp.ClientError, TimeoutError) as fault:
+            fate.code = type(fault).__name__
+        fate.ended_s = time.perf_counter() - self.began
+        return fate
+
+    async def conversation(self, plan: str, user: int) -> str:
+        """A new one."""
+        return await self._conversation(self._headers(plan, user))
+
+    def _headers(self, plan: str, user: int) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._keys[plan][user % len(self._keys[plan])]}"}
 
     async def ask(self, plan: str, user: int, *, tokens: int) -> Fate:
         """One message in a conversation of its own; who is refused asks there again."""
@@ -131,6 +150,8 @@ class People:
             fate.positions.append((time.perf_counter() - self.began, int(str(data["position"]))))
             if fate.eta_s is None and data["eta_ms"] is not None:
                 fate.eta_s = elapsed_s + float(str(data["eta_ms"])) / 1000
+        elif name == "meta":
+            fate.model = str(data["model"])
         elif name == "delta" and fate.first_s is None:
             fate.first_s = elapsed_s
         elif name == "done":

@@ -38,6 +38,8 @@ ttft_limit_ms = 30000
 """
 TURNS = 3
 MAX_TOKENS = 64
+FAR_TOO_MUCH, FAR_TOO_LONG_S = 10.0, 15.0
+"""In the end, so many times the highest rate for so many seconds: whoever is refused is told so, and nothing else goes wrong."""
 TTFT_P50_S, TTFT_P99_S, STREAM_TOK_S = 1.0, 4.0, 20.0
 RATED_TOKENS = 8
 """A shorter answer has no rate worth the name."""
@@ -79,6 +81,10 @@ class Load:
     @property
     def errors(self) -> list[str]:
         return [request.error for request in self.requests if request.error]
+
+    @property
+    def refused(self) -> int:
+        return sum(request.error == "high_demand" for request in self.requests)
 
     @property
     def holds(self) -> bool:
@@ -197,6 +203,10 @@ async def measure(server: Served, report: Report, *, quick: bool) -> None:
         rated = 0.6 * highest
         load = await users.load(rated, (40.0 if quick else 330.0 / rated), report.seed + 100)
         progress(f"at 60 %: {load}")
+        flood = await users.load(FAR_TOO_MUCH * highest, 5.0 if quick else FAR_TOO_LONG_S, report.seed + 200)
+        progress(
+            f"at {FAR_TOO_MUCH:g} times the highest: {len(flood.requests)} requests, {flood.refused} refused, {hard(flood)} hard errors"
+        )
     report.n = len(load.requests)
     report.results["max_rate_per_s"] = round(highest, 3)
     report.results["rated_per_s"] = round(rated, 3)
@@ -205,7 +215,13 @@ async def measure(server: Served, report: Report, *, quick: bool) -> None:
         report.results["ttft_ms_p99"] = round(1e3 * percentile(load.ttfts, 0.99), 1)
     report.results["stream_tok_s_min"] = round(min(load.rates), 1)
     report.results["met_share"] = round(load.met_share, 4)
-    report.results["hard_errors"] = float(len(load.errors))
+    report.results["hard_errors"] = float(len(load.errors) + hard(flood))
+    report.results["refused_share_at_10x"] = round(flood.refused / len(flood.requests), 3)
+
+
+def hard(load: Load) -> int:
+    """Errors that are no honest refusal."""
+    return len(load.errors) - load.refused
 
 
 def main() -> None:

@@ -64,6 +64,25 @@ def test_tenants_take_turns_and_inside_them_their_users() -> None:
     assert drain(fcfs)[-1] == "calm"
 
 
+def test_who_floods_with_answers_that_get_longer_than_expected_pays_for_them_before_its_line_has_gone() -> None:
+    """Two users of one organisation, one with a hundred requests that each cost four times what they were charged."""
+    queue: WaitQueue[str] = WaitQueue()
+    for number in range(100):
+        enter(queue, f"flood-{number}", ask(user="flooder"))
+    served = {"flood": 0.0, "calm": 0.0}
+    for number in range(80):
+        enter(queue, f"calm-{number}", ask(user="calm"))
+        waiter = queue.pick(0.0, always)
+        assert waiter is not None
+        queue.start(waiter, 0.0)
+        who = waiter.key.partition("-")[0]
+        cost = 400.0 if who == "flood" else 100.0
+        served[who] += cost
+        queue.correct(waiter, cost)
+        queue.check()
+    assert 0.7 <= served["calm"] / served["flood"] <= 1.4
+
+
 def test_whoever_has_nothing_before_it_of_its_own_is_overtaken_by_no_later_arrival_of_its_band() -> None:
     queue: WaitQueue[str] = WaitQueue()
     for number in range(10):

@@ -81,6 +81,13 @@ class _Tenant(Generic[K]):
     line: list[Waiter[K]] = field(default_factory=list["Waiter[K]"])
     users: VirtualClock = field(default_factory=VirtualClock)
 
+    def move_user(self, user: str, more: float) -> None:
+        """Let a user's requests, all but the next, come so much later."""
+        theirs = [waiter for waiter in self.line if waiter.ask.user == user]
+        for waiter in theirs[1:]:
+            waiter.user_tag = max(waiter.user_tag + more, theirs[0].user_tag)
+        self.line.sort(key=lambda waiter: waiter.turn)
+
 
 @dataclass(slots=True, eq=False)
 class _Line(Generic[K]):
@@ -199,7 +206,9 @@ class WaitQueue(Generic[K]):
         self._reserves.spend(waiter.ask.tenant, waiter.tokens, now)
 
     def correct(self, waiter: Waiter[K], cost: float) -> None:
-        """What it has really cost, instead of what was charged. The next turn of its tenant stays; those behind it move."""
+        """What it has really cost, instead of what was charged. The next turn of its tenant stays, and its user's next inside that;
+        those behind them move: who has many waiting pays before the last of them.
+        """
         line = self._lines[waiter.band]
         more = (cost - waiter.cost) / waiter.ask.weight
         line.clock.correct(waiter.ask.tenant, more)
@@ -207,6 +216,7 @@ class WaitQueue(Generic[K]):
         if tenant is not None:
             tenant.users.correct(waiter.ask.user, more)
             tenant.turns[1:] = [max(turn + more, tenant.turns[0]) for turn in tenant.turns[1:]]
+            tenant.move_user(waiter.ask.user, more)
 
     # --- who is next ----------------------------------------------------------------------------
 
