@@ -54,3 +54,19 @@ def test_a_full_disk_under_the_log_stops_nobody(log_format: str) -> None:
             [sys.executable, "-c", LOGS_AND_GOES_ON, log_format], stdout=subprocess.PIPE, stderr=full, text=True, check=False
         )
     assert done.stdout == "still here\n"
+
+
+LOGS_WHAT_IT_IS_GIVEN = """
+import structlog
+from antiphon.app.logging import configure_logging
+
+configure_logging("text")
+structlog.get_logger("test").info("request", path="/v1/x\\n2026 [error] forged", named="a b=1", plain="/v1/keys", number=3, nothing=None)
+"""
+
+
+def test_no_value_makes_a_line_or_a_field_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", LOGS_WHAT_IT_IS_GIVEN], capture_output=True, text=True, check=True)
+    (line,) = done.stderr.splitlines()
+    assert " request " in line
+    assert line.endswith(r" named='a b=1' nothing=None number=3 path='/v1/x\n2026 [error] forged' plain=/v1/keys")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from typing import Literal, TextIO, cast
 
 import structlog
 
 LogFormat = Literal["text", "json"]
+
+_CONSOLE_FIELDS = frozenset({"exc_info", "exception", "stack", "stack_info"})
+_PLAIN = re.compile(r"[\w./:@%+,()\[\]{}<>-]+\Z", re.ASCII)
 
 
 class _Stderr:
@@ -24,6 +28,29 @@ class _Stderr:
             sys.stderr.flush()
 
 
+class _Text:
+    """Lines as structlog's console has them, without colours made in a tenth of the time: two of them are written for each request.
+
+    What has a traceback, and all for a terminal, is left to the console itself.
+    """
+
+    def __init__(self, console: structlog.dev.ConsoleRenderer) -> None:
+        self._console = console
+        self._coloured = sys.stderr.isatty()
+
+    def __call__(self, logger: structlog.typing.WrappedLogger, name: str, fields: structlog.typing.EventDict) -> str:
+        if self._coloured or not _CONSOLE_FIELDS.isdisjoint(fields):
+            return self._console(logger, name, fields)
+        event = str(fields.pop("event", ""))
+        head = f"{fields.pop('timestamp', '')} [{fields.pop('level', ''):<9}] {event if event.isprintable() else repr(event):<30}"
+        return " ".join([head, *(f"{key}={_shown(fields[key])}" for key in sorted(fields))])
+
+
+def _shown(value: object) -> str:
+    """As it is where nothing in it could be taken for another field, or another line."""
+    return value if isinstance(value, str) and _PLAIN.match(value) else repr(value)
+
+
 def configure_logging(log_format: LogFormat) -> None:
     """Send every log line of this process to stderr in ``log_format``; call once, before anything logs."""
     shared: list[structlog.typing.Processor] = [
@@ -34,7 +61,7 @@ def configure_logging(log_format: LogFormat) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        else _Text(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback))
     )
     if log_format == "json":
         shared.append(structlog.processors.format_exc_info)

@@ -149,7 +149,7 @@ class CompletionStream:
         self._ports = ports
         self._customer = account.customer
         self._events = events
-        self._renewing: asyncio.Task[None] | None = None
+        self._renewing: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._opened_at = ports.clock.monotonic()
         self._record = ports.books.open(account, prompt_tokens=len(request.prompt_ids))
         self._failed = False
@@ -165,7 +165,7 @@ class CompletionStream:
         return self._split.push(event.token_ids, event.text) if isinstance(event, Tokens) else self._split.finish(event.text)
 
     async def __aenter__(self) -> Self:
-        self._renewing = asyncio.create_task(self._renew())
+        self._renew_later()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -192,10 +192,16 @@ class CompletionStream:
             await self._record.kept()
         return event
 
+    def _renew_later(self) -> None:
+        """A timer, not a task that sleeps: most completions end before it is due."""
+        self._renewing = asyncio.get_running_loop().call_later(self._ports.timing.heartbeat_seconds, self._renew_now)
+
+    def _renew_now(self) -> None:
+        self._renewing = asyncio.create_task(self._renew())
+
     async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._ports.timing.heartbeat_seconds)
-            await self._ports.allowances.renew(self._customer.tenant_id, self.generation_id)
+        await self._ports.allowances.renew(self._customer.tenant_id, self.generation_id)
+        self._renew_later()
 
     async def _end(self) -> None:
         if self._renewing is not None:
