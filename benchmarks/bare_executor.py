@@ -22,7 +22,9 @@ from antiphon.engines.openvino import OpenVinoExecutor
 
 
 @dataclass(slots=True)
-class _Row:
+class Row:
+    """One sequence as the executor is told of it."""
+
     number: int
     prompt_ids: list[int]
     sampling: Sampling
@@ -43,7 +45,7 @@ def run(
     """Output tokens and seconds for all ``prompts``; with 0, any number may ``begin`` in one step."""
     waiting = deque(enumerate(prompts))
     free = deque(range(executor.shape.blocks))
-    running: dict[int, _Row] = {}
+    running: dict[int, Row] = {}
     output_tokens = 0
     start = time.perf_counter()
     while waiting or running:
@@ -51,7 +53,7 @@ def run(
         while waiting and len(running) < rows and (not begin or len(running) < begun + begin):
             number, prompt = waiting.popleft()
             blocks = [free.popleft() for _ in range(-(-(len(prompt) + sampling.max_tokens) // BLOCK_TOKENS))]
-            running[number] = _Row(number, prompt, replace(sampling, seed=sampling.seed + number), blocks)
+            running[number] = Row(number, prompt, replace(sampling, seed=sampling.seed + number), blocks)
         result = executor.step(StepPlan(tuple(row.step() for row in running.values())))
         output_tokens += len(result.sampled)
         for token in result.sampled:

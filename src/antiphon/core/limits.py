@@ -35,6 +35,10 @@ class Rate:
     measure: Measure
     per_minute: int
 
+    @property
+    def most(self) -> int:
+        return self.per_minute
+
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
@@ -62,6 +66,10 @@ class Budget:
     period: str
     most_nanos: int
     left_ms: int
+
+    @property
+    def most(self) -> int:
+        return self.most_nanos
 
 
 Limit = Rate | Concurrency | Cap | Budget
@@ -118,13 +126,12 @@ class Standing(NamedTuple):
 
     @property
     def most(self) -> int:
-        match self.limit:
-            case Rate(per_minute=most) | Concurrency(most=most) | Cap(most=most) | Budget(most_nanos=most):
-                return most
+        return self.limit.most
 
     @property
     def remaining(self) -> int:
-        return max(0, self.most - self.used)
+        left = self.limit.most - self.used
+        return max(0, left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ HeaderList = tuple[tuple[bytes, bytes], ...]
 def rate_headers(standings: Sequence[Standing]) -> HeaderList:
     """Limit, remaining and reset of each measure; of several limits on one, that which leaves least. Empty without standings."""
     headers: list[tuple[bytes, bytes]] = []
+    found = [(standing, limit) for standing in standings if isinstance(limit := standing.limit, Rate)]
     for measure in (Measure.REQUESTS, Measure.TOKENS):
-        rates = [standing for standing in standings if isinstance(standing.limit, Rate) and standing.limit.measure is measure]
+        rates = [standing for standing, limit in found if limit.measure is measure]
         if rates:
             tightest = min(rates, key=lambda standing: standing.remaining)
             headers += (

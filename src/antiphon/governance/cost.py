@@ -110,7 +110,9 @@ def _batching(measured: Sequence[Measurement]) -> Lever:
 def _measured(name: str, key: str, measured: Sequence[Measurement]) -> Lever:
     for one in measured:
         if key in one.figures:
-            return Lever(name, factor=one.figures[key], source=one.source, why=key)
+            held = one.figures.get(key.replace("_tok_s_", "_tokens_held_"))
+            why = key if held is None else f"{key}; the same memory holds {held:g} times as many tokens"
+            return Lever(name, factor=one.figures[key], source=one.source, why=why)
     return Lever(name, why=f"no measurement with {key} was given")
 
 

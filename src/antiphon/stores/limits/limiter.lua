@@ -1,6 +1,6 @@
 -- The steps of stores/limits/tally.py on Redis, with Redis's time. KEYS[1] is the tenant's prefix, whose hash tag puts all keys into one
 -- slot. ARGV: step, the newest of the tenant's times that the caller has seen (0: none) and how long ago that was, generation, tokens,
--- cost, 1|0 (it counts), what is left of the budgets' period, limits; all times in ms. Limits are MessagePack: how many subjects beside the
+-- cost, 1|0 (it counts), what is left of the budgets' period, limits; all times in ms. Limits are values in MessagePack: how many subjects beside the
 -- tenant, budgets and caps there are, their names; of the tenant and each subject tokens and requests a minute (0: no limit) and how many
 -- at once (-1), of each budget the money, of each cap how many messages and the window.
 --
@@ -19,7 +19,7 @@ local PARTS, HOLD, HOUR, DAY = 60000, 30000, 3600000, 86400000
 local CLOCK, SUBJECT, THREE, HELD = '<ddddddddddddd', '<dddddd', '<ddd', '<dddd'
 local call, ceil, pack, unpacked = redis.call, math.ceil, struct.pack, struct.unpack
 local TALLY, OPEN, GENERATION = prefix .. 'tally', prefix .. 'open', 'held:' .. generation
-local limits = packed and cmsgpack.unpack(packed) or { 0, 0, 0, 0, 0, -1 }
+local limits = packed and { cmsgpack.unpack(packed) } or { 0, 0, 0, 0, 0, -1 }
 local subjects, budgets, caps = limits[1], limits[2], limits[3]
 local first_cap, names = subjects + budgets + 1, subjects + budgets + caps
 local names_end = names + 3
@@ -360,7 +360,7 @@ repeat
   -- Gives back all that a reservation holds.
   local function release(id, record)
     local its_tokens, _, _, its_cost, at = unpacked(HELD, record)
-    local its, totals = cmsgpack.unpack(record:sub(at)), {}
+    local its, totals = { cmsgpack.unpack(record:sub(at)) }, {}
     add(totals, its, -its_tokens, -1, -1, -its_cost)
     book(totals)
     each_cap(its, function(name, window) move(id, name, window, nil) end)
@@ -388,7 +388,7 @@ repeat
     local totals, staying = {}, {}
     each_cap(limits, function(name) staying[name] = counts end)
     if held then
-      local its = cmsgpack.unpack(known:sub(33))
+      local its = { cmsgpack.unpack(known:sub(33)) }
       add(totals, its, -had_tokens, -1, -1, -had_cost)
       each_cap(its, function(name, window)
         if staying[name] then staying[name] = nil else move(generation, name, window, nil) end

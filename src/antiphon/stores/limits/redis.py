@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
-from struct import unpack_from
+from struct import Struct
 from typing import cast, overload
 
 import msgspec
@@ -27,6 +28,8 @@ _SHA1 = hashlib.sha1(SCRIPT.encode("utf-8"), usedforsecurity=False).hexdigest()
 
 _encode = msgspec.msgpack.Encoder().encode
 
+_LONG, _LONG_HEADER = 0xDC, 3
+"""How MessagePack begins a list of more than fifteen."""
 _UNLIMITED = (0, 0, -1)  # tokens a minute, requests a minute, at once
 _GRANTED = 0x31
 _NOW, _STEPS, _SUBJECTS = 3, 4, 13
@@ -41,6 +44,12 @@ class Step:
 
     number: int
     now_ms: int
+
+
+@cache
+def _layout(numbers: int) -> Struct:
+    """So many doubles; an answer has some dozens."""
+    return Struct(f"<{numbers}d")
 
 
 class RedisLimiter:
@@ -85,9 +94,9 @@ class RedisLimiter:
 
     async def _run(self, tenant_id: TenantId, step: str, words: tuple[Word, ...]) -> tuple[bool, Sequence[float]]:
         """What a step says: whether it was done, and the numbers that ``Demand`` reads."""
-        asked_at = self._clock.monotonic()
-        seen_ms, seen_at = self._seen.get(tenant_id) or (0, asked_at)
-        prefix, since_ms = prefix_of(tenant_id), int(1000 * (asked_at - seen_at))
+        asked_at, prefix = self._clock.monotonic(), prefix_of(tenant_id)
+        seen = self._seen.get(tenant_id)
+        seen_ms, since_ms = (0, 0) if seen is None else (seen[0], int(1000 * (asked_at - seen[1])))
         try:
             try:
                 answer = await self._link.call("EVALSHA", _SHA1, 1, prefix, step, seen_ms, since_ms, *words)
@@ -99,8 +108,8 @@ class RedisLimiter:
         except (RedisLost, RedisRefusal) as error:
             raise StoreUnavailable("The limits cannot be read now.", retry_after_ms=1000) from error
         packed = cast("bytes", answer)
-        self._last = numbers = unpack_from(f"<{len(packed) // 8}d", packed, 1)
-        if len(self._seen) >= _MOST_SEEN and tenant_id not in self._seen:
+        self._last = numbers = _layout(len(packed) // 8).unpack_from(packed, 1)
+        if seen is None and len(self._seen) >= _MOST_SEEN:
             del self._seen[next(iter(self._seen))]
         self._seen[tenant_id] = int(numbers[_NOW]), asked_at
         return packed[0] == _GRANTED, numbers
@@ -160,7 +169,8 @@ class Demand:
             rates += (cap.most, cap.window_ms)
             places[number] = place
             place += _RECORD
-        self.packed = _encode(names + rates)
+        packed = _encode(names + rates)
+        self.packed = packed[_LONG_HEADER if packed[0] == _LONG else 1 :]
         self._limits = limits
         self._places = places
         self._subjects = len(subjects)
@@ -210,10 +220,12 @@ class _Standings(Sequence[Standing]):
         if isinstance(index, slice):
             return tuple(self[number] for number in range(*index.indices(len(self))))
         limit, place, numbers = self._limits[index], self._places[index], self._numbers
-        value, now_ms = int(numbers[place]), int(numbers[_NOW])
-        if isinstance(limit, Rate):
-            parts = max(0, value - (now_ms - int(numbers[place + 1])) * limit.per_minute)
-            return Standing(limit, -(-parts // PARTS), -(-parts // limit.per_minute))
+        value = numbers[place]
+        if isinstance(limit, Rate):  # whole numbers all of them, which doubles hold exactly
+            parts = value - (numbers[_NOW] - numbers[place + 1]) * limit.per_minute
+            if parts <= 0:
+                return Standing(limit, 0, 0)
+            return Standing(limit, int(-(-parts // PARTS)), int(-(-parts // limit.per_minute)))
         if isinstance(limit, Cap):
-            return Standing(limit, value, int(numbers[place + 1]) + limit.window_ms - now_ms if value else 0)
-        return Standing(limit, value, limit.left_ms if isinstance(limit, Budget) else 0)
+            return Standing(limit, int(value), int(numbers[place + 1] + limit.window_ms - numbers[_NOW]) if value else 0)
+        return Standing(limit, int(value), limit.left_ms if isinstance(limit, Budget) else 0)
