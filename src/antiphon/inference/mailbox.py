@@ -16,12 +16,13 @@ class Mailbox:
     A slow reader finds at most one place in the queue, one prefill progress, one run of tokens and the end.
     """
 
-    __slots__ = ("_events", "_failure", "_ready")
+    __slots__ = ("_events", "_failure", "_reader")
 
     def __init__(self) -> None:
         self._events: deque[EngineEvent | Queued] = deque()
         self._failure: GenerationFailed | None = None
-        self._ready = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
+        """Done when there is something for the reader who waits."""
 
     def put(self, event: EngineEvent | Queued) -> None:
         """Add an event, or merge it into the last one."""
@@ -33,12 +34,12 @@ class Mailbox:
             elif type(event) is type(last) and isinstance(event, Queued | Prefilling):
                 self._events.pop()
         self._events.append(event)
-        self._ready.set()
+        self._wake()
 
     def fail(self, failure: GenerationFailed) -> None:
         """End the events with ``failure``; what is here already is still delivered first."""
         self._failure = failure
-        self._ready.set()
+        self._wake()
 
     def take(self) -> EngineEvent | Queued | None:
         """The next event if there is one. Raises what ``fail`` was given, once everything before it was taken."""
@@ -53,6 +54,13 @@ class Mailbox:
         while not self._events:
             if self._failure is not None:
                 raise self._failure
-            self._ready.clear()
-            await self._ready.wait()
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
         return self._events.popleft()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
