@@ -26,6 +26,7 @@ CONFIG = """
 name = "small"
 model = "smollm2-135m-instruct"
 queue_limit = 2000
+stream_tokens_per_s = 20
 
 [[plans]]
 name = "free"

@@ -126,3 +126,23 @@ def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
         meter.add(5, tick / 10)
     assert meter.rate(10.0) == pytest.approx(50, rel=0.05)
     assert meter.rate(40.0) < 1
+
+
+def test_a_promised_pace_bounds_how_many_run_at_once() -> None:
+    """20 tokens a second each leave 40 ms for a step: 10 and 5 for each that runs, 64 tokens of context included, are 6 of them."""
+    wide = ReplicaReady(1, ExecutorShape(100, 32, 320, 100, frozenset()), 320, 64)
+
+    def running(count: int) -> ReplicaSnapshot:
+        return ReplicaSnapshot(count, 0, 100, 2 * count, 0, 80, 0, step_ms=(10.0, 1.8, 0.5, 0.05, 0.0))
+
+    promised, free = ReplicaLedger(20), ReplicaLedger()
+    for one in (promised, free):
+        one.open(wide)
+    for count, fits in ((0, True), (5, True), (6, False), (20, False)):
+        promised.observe(running(count), 0.0)
+        free.observe(running(count), 0.0)
+        assert promised.fits(room(32), 0.0) is fits
+        assert free.fits(room(32), 0.0)
+    assert promised.free_rows == 6 - 20
+    promised.observe(snapshot(running=20, unpromised=80), 0.0)
+    assert promised.fits(room(32), 0.0), "nothing is known of its steps yet"

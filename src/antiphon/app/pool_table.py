@@ -48,6 +48,7 @@ def _pool(table: Table) -> PoolSpec:
         context_tokens=table.integer("context_tokens", 0),
         memory_bytes=table.integer("memory_bytes", 0),
         queue_limit=table.integer("queue_limit", DEFAULT_POOL.queue_limit),
+        stream_tokens_per_s=table.integer("stream_tokens_per_s", 0),
         downgrade_to=table.text("downgrade_to", ""),
         prefill_tokens_per_s=table.number("prefill_tokens_per_s", DEFAULT_POOL.prefill_tokens_per_s),
         output_tokens_per_s=table.number("output_tokens_per_s", DEFAULT_POOL.output_tokens_per_s),

@@ -22,6 +22,8 @@ class PoolSpec:
     kv_bytes: int = 0
     context_tokens: int = 0
     queue_limit: int = 200
+    stream_tokens_per_s: int = 0
+    """What each answer is to be written at, at least; 0: whatever there is. Who would slow the others below that waits."""
     downgrade_to: str = ""
     prefill_tokens_per_s: float = 5000.0
     output_tokens_per_s: float = 50.0

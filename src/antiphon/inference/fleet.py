@@ -66,6 +66,11 @@ class Room:
     kept_tokens: int = 0
 
 
+_DECODE_SHARE = 0.8
+"""Of a step's time under a promised pace: the rest is for the prompts of those who come."""
+_KNOWN_TERMS = 4
+
+
 class ReplicaLedger:
     """One replica's capacity: its last snapshot, less what was sent to it since.
 
@@ -73,7 +78,9 @@ class ReplicaLedger:
     between two snapshots cannot overshoot. A replica that has something to do and has not spoken for a while counts as full.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream_tokens_per_s: int = 0) -> None:
+        self._step_ms = _DECODE_SHARE * 1000 / stream_tokens_per_s if stream_tokens_per_s > 0 else None
+        """What a step may take at most when it computes nobody's prompt; ``None``: as long as it takes."""
         self._ready: ReplicaReady | None = None
         self._snapshot: ReplicaSnapshot | None = None
         self._credit: dict[int, tuple[int, int]] = {}
@@ -142,7 +149,24 @@ class ReplicaLedger:
 
     @property
     def free_rows(self) -> int:
-        return 0 if self._ready is None else self._ready.max_rows - self.load
+        return self.most_rows - self.load
+
+    @property
+    def most_rows(self) -> int:
+        """Requests that may run at once: as many as the replica has rows, or as few as leave each the pace that is promised, by
+        the replica's own model of its steps and what its requests look back on now.
+        """
+        if self._ready is None:
+            return 0
+        state = self._snapshot
+        if self._step_ms is None or state is None or len(state.step_ms) < _KNOWN_TERMS:
+            return self._ready.max_rows
+        step_ms, row_ms, _, context_ms = state.step_ms[:_KNOWN_TERMS]
+        context_tokens = state.held * self._ready.shape.block_tokens / max(state.running, 1)
+        each_ms = row_ms + context_ms * context_tokens
+        if each_ms <= 0:
+            return self._ready.max_rows
+        return min(max(int((self._step_ms - step_ms) / each_ms), 1), self._ready.max_rows)
 
     @property
     def prefill_tokens(self) -> int:
@@ -154,7 +178,7 @@ class ReplicaLedger:
         """Rows and blocks that ``band`` leaves to higher ones."""
         if self._ready is None:
             return 0, 0
-        return int(self._ready.max_rows * _HEADROOM[band]), int(self._ready.shape.blocks * _HEADROOM[band])
+        return int(self.most_rows * _HEADROOM[band]), int(self._ready.shape.blocks * _HEADROOM[band])
 
     def fits(self, room: Room, now: float) -> bool:
         """Whether such a request would start at once. An empty replica takes anything."""
@@ -166,7 +190,7 @@ class ReplicaLedger:
         if load == 0:
             return True
         rows, blocks = self.headroom(room.band)
-        if load + rows >= self._ready.max_rows or self._snapshot.waiting + len(self._credit) >= self._ready.most_waiting:
+        if load + rows >= self.most_rows or self._snapshot.waiting + len(self._credit) >= self._ready.most_waiting:
             return False
         return self._blocks(room.tokens) + blocks + -(-room.kept_tokens // self._ready.shape.block_tokens) <= self.free_blocks
 

@@ -46,7 +46,7 @@ class PoolReplicas:
         self._shells: list[ReplicaShell[Ticket]] = []
         self._handles = 0
         self._failure: StartFailure | None = None
-        self.ledgers = [ReplicaLedger() for _ in range(runtime.spec.replicas)]
+        self.ledgers = [ReplicaLedger(runtime.spec.stream_tokens_per_s) for _ in range(runtime.spec.replicas)]
         self.ready_at = -math.inf
         """When one became ready last."""
         self.context_tokens = 0
