@@ -288,3 +288,29 @@ def test_with_a_memory_budget_every_model_says_what_it_takes_and_fits_alone(tmp_
     found = faults(pools.format(first="", second=501), tmp_path)
     assert found.keys() == {"pools.one.memory_bytes", "pools.two.memory_bytes"}
     assert load("", tmp_path).residency.memory_bytes == 0
+
+
+def test_amounts_and_rates_stay_where_limiters_count_exactly(tmp_path: Path) -> None:
+    text = """
+    [[plans]]
+    name = "free"
+    tokens_per_minute = 1000000000000000000
+    concurrency = 5000000000
+    caps = [{ model = "small", messages = 3, window_seconds = 999999999999 }]
+    [[prices]]
+    model = "small"
+    input = "1e30"
+    output = "1"
+    accelerator_hour = "1e400"
+    [[tiers]]
+    spend = "1"
+    requests_per_minute = 99999999999
+    """
+    assert set(faults(text, tmp_path)) == {
+        "plans.free.tokens_per_minute",
+        "plans.free.concurrency",
+        "plans.free.caps[0].window_seconds",
+        "prices[0].input",
+        "prices[0].accelerator_hour",
+        "tiers[0].requests_per_minute",
+    }

@@ -105,3 +105,26 @@ def test_a_file_that_is_no_result_is_one_sentence(antiphon: Antiphon, tmp_path: 
     outcome = antiphon("cost", "--measured", str(tmp_path / "x"))
     assert outcome.code == 1
     assert "holds no benchmark's result" in outcome.err
+
+
+def test_what_is_no_figure_is_none_of_a_measurement(antiphon: Antiphon, tmp_path: Path) -> None:
+    flags = ["--data", str(tmp_path / "data"), "--measured", str(tmp_path / "x")]
+    hostile = '{"output_tok_s_1": NaN, "output_tok_s_8": "8", "quantised_cache_tok_s_ratio": null, "quantised_weights_tok_s_ratio": 1e400}'
+    (tmp_path / "x").write_text(json.dumps({**BENCH, "results": "here"}).replace('"here"', hostile))
+    levers = json.loads(antiphon("cost", "--json", *flags).out)["levers"]
+    assert all(lever["factor"] is None for lever in levers)
+    for nothing in ("[" * 100_000, json.dumps({**BENCH, "results": [1]}), json.dumps({**BENCH, "results": {"x": 10**400}})):
+        (tmp_path / "x").write_text(nothing)
+        outcome = antiphon("cost", *flags)
+        assert (outcome.code, "holds no benchmark's result" in outcome.err) == (1, True)
+    for days in ("abc", "0", "036600", "-1", "\u0663"):
+        outcome = antiphon("cost", "--days", days)
+        assert (outcome.code, "must be 1 to 3660" in outcome.err) == (2, True)
+
+
+def test_a_packed_cache_is_worth_the_tokens_that_it_holds_too(antiphon: Antiphon, tmp_path: Path) -> None:
+    ratios = {"quantised_cache_tok_s_ratio": 0.94, "quantised_cache_tokens_held_ratio": 1.685}
+    (tmp_path / "x").write_text(json.dumps({**BENCH, "ratios": ratios}))
+    found = json.loads(antiphon("cost", "--json", "--data", str(tmp_path / "data"), "--measured", str(tmp_path / "x")).out)
+    (lever,) = (lever for lever in found["levers"] if lever["lever"] == "quantised cache")
+    assert (lever["factor"], "1.685 times as many tokens" in lever["why"]) == ("0.94", True)

@@ -167,3 +167,28 @@ async def test_fifty_identical_sends_make_one_generation(ann: Person) -> None:
     assert len(nodes) == 2
     other = await ann.http.post(f"/v1/conversations/{conversation}/messages", json={"content": "twice", "idempotency_key": "the same"})
     assert other.json()["code"] == "idempotency_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"since": "2026-13-01"}, "since"),
+        ({"since": "2026-W48-1"}, "since"),
+        ({"since": "20261130"}, "since"),
+        ({"since": "2026-11-30T00:00:00+14:00"}, "since"),
+        ({"until": "\u0662026-11-30"}, "until"),
+        ({"since": "9999-12-31"}, "since"),
+        ({"since": "2026-11-30", "until": "2026-11-01"}, "since"),
+        ({"group_by": "user;drop"}, "group_by"),
+    ],
+)
+async def test_totals_are_of_days_and_of_known_groups(site: Site, query: dict[str, str], field: str) -> None:
+    operator = await site.person(f"who asks for {query}", role=UserRole.ADMIN)
+    refused = await operator.http.get("/v1/admin/usage", params=query)
+    assert (refused.status_code, [fault["path"] for fault in refused.json()["errors"]]) == (422, [field])
+
+
+async def test_totals_of_all_time_begin_in_the_first_year(site: Site) -> None:
+    operator = await site.person("who asks for all time", role=UserRole.ADMIN)
+    found = (await operator.http.get("/v1/admin/usage", params={"since": "0001-01-01", "until": "9999-12-31"})).json()
+    assert (found["since"], found["until"]) == ("0001-01-01T00:00:00.000Z", "9999-12-31T00:00:00.000Z")

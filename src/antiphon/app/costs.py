@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -54,11 +55,15 @@ async def cost_report(config: Config, *, now: datetime, days: int, measured: Seq
 
 
 def measurement_of(file: Path) -> Measurement:
-    """The result that ``make bench`` printed last into ``file``. Blocking. Raises ``InvalidRequest`` for anything else, ``OSError``."""
+    """The result that ``make bench`` printed last into ``file``, its figures above zero. Blocking.
+
+    Raises ``InvalidRequest`` for anything else, ``OSError``.
+    """
     try:
         lines = [line for line in file.read_text("utf-8").splitlines() if line.strip()]
         found = cast("dict[str, object]", json.loads(lines[-1]))
-        figures = {**cast("dict[str, float]", found["results"]), **cast("dict[str, float]", found["ratios"])}
-        return Measurement(str(found["name"]), figures, f"{found['name']}, commit {found['commit']}, {found['machine']}")
-    except (ValueError, LookupError, TypeError) as fault:
+        figures = {**cast("dict[str, object]", found["results"]), **cast("dict[str, object]", found["ratios"])}
+        numbers = {name: float(value) for name, value in figures.items() if isinstance(value, int | float) and 0 < value < math.inf}
+        return Measurement(str(found["name"]), numbers, f"{found['name']}, commit {found['commit']}, {found['machine']}")
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as fault:
         raise InvalidRequest([FieldFault(str(file), "is not what a benchmark prints")], f"{file} holds no benchmark's result.") from fault

@@ -9,12 +9,15 @@ from decimal import Decimal, InvalidOperation
 from typing import cast
 
 from antiphon.app.toml_table import Table
+from antiphon.core.limits import MOST_TOKENS
 from antiphon.core.money import Price, PriceList
 from antiphon.core.terms import SpendLevel, TenantBudget
 
 LISTS = ("prices", "budgets", "tiers")
 MOST = Decimal(4_000_000)
 """The largest budget, so that whole nanos of it stay exact in a double."""
+_HIGHEST_PRICE = Decimal(100_000)
+"""Of a million tokens, or an hour: whatever an answer costs, a limiter can count it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,10 @@ def _price(table: Table, served: Collection[str]) -> tuple[str, Price]:
         table.fault("model", f"no pool serves {model!r}")
     price = Price(
         since=_day(table, "since"),
-        input=_amount(table, "input"),
-        cached_input=_amount(table, "cached_input"),
-        output=_amount(table, "output"),
-        accelerator_hour=_amount(table, "accelerator_hour"),
+        input=_price_of(table, "input"),
+        cached_input=_price_of(table, "cached_input"),
+        output=_price_of(table, "output"),
+        accelerator_hour=_price_of(table, "accelerator_hour"),
     )
     if (price.input is None) != (price.output is None):
         table.fault("output" if price.output is None else "input", "input and output are priced together")
@@ -72,11 +75,19 @@ def _budget(table: Table) -> TenantBudget:
 def _level(table: Table) -> SpendLevel:
     level = SpendLevel(
         spend=_amount(table, "spend") or Decimal(0),
-        tokens_per_minute=table.integer("tokens_per_minute", 0),
-        requests_per_minute=table.integer("requests_per_minute", 0),
+        tokens_per_minute=table.integer("tokens_per_minute", 0, at_most=MOST_TOKENS),
+        requests_per_minute=table.integer("requests_per_minute", 0, at_most=MOST_TOKENS),
     )
     table.finish()
     return level
+
+
+def _price_of(table: Table, key: str) -> Decimal | None:
+    amount = _amount(table, key)
+    if amount is not None and amount > _HIGHEST_PRICE:
+        table.fault(key, f"must be at most {_HIGHEST_PRICE}")
+        return None
+    return amount
 
 
 def _amount(table: Table, key: str) -> Decimal | None:

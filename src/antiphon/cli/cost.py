@@ -53,10 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _days(text: str) -> int:
-    days = int(text)
-    if not 1 <= days <= 3660:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= 3660):
         raise argparse.ArgumentTypeError("must be 1 to 3660")
-    return days
+    return int(text)
 
 
 def _as_json(report: CostReport) -> dict[str, object]:

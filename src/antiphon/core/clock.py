@@ -57,7 +57,7 @@ def from_ms(milliseconds: int) -> datetime:
 
 def rfc3339(moment: datetime) -> str:
     """``2026-01-01T00:00:00.000Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,6 +12,11 @@ from typing import cast
 from antiphon.core.clock import rfc3339
 from antiphon.core.generation import Generation, Usage
 from antiphon.core.ids import ConversationId, GenerationId, KeyId, TenantId, UserId
+from antiphon.core.limits import MOST_NANOS
+
+_MOST_COST = Decimal(MOST_NANOS).scaleb(-9)
+_MOST_COUNT = 1 << 40
+"""Tokens or milliseconds of one record; sums of millions of them fit a column."""
 
 
 class Purpose(StrEnum):
@@ -115,8 +120,10 @@ def usage_record(text: str) -> UsageRecord:
             raise UnreadableRecord("not an object")
         values = cast("dict[str, object]", found)
         cost, finished_at = _optional(values, "cost"), datetime.fromisoformat(_text(values, "finished_at"))
-        if finished_at.tzinfo is None or (cost is not None and not Decimal(cost).is_finite()):
-            raise UnreadableRecord("a time without its zone, or a cost that is no amount")
+        if finished_at.tzinfo is None or not 2000 <= finished_at.year < 3000:
+            raise UnreadableRecord("a time without its zone, or of another age")
+        if cost is not None and not 0 <= Decimal(cost) <= _MOST_COST:
+            raise UnreadableRecord("a cost that is no amount")
         key_id, conversation_id = _optional(values, "key_id"), _optional(values, "conversation_id")
         return UsageRecord(
             generation_id=GenerationId(_text(values, "generation_id")),
@@ -163,7 +170,7 @@ def _optional(values: dict[str, object], key: str) -> str | None:
 
 def _count(values: dict[str, object], key: str) -> int:
     value = values[key]
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST_COUNT:
         raise UnreadableRecord(f"{key} is no count")
     return value
 

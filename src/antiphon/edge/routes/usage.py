@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, cast
@@ -20,6 +21,7 @@ from antiphon.stores.usage.base import GROUPINGS, Grouping, Total, TotalsQuestio
 router = APIRouter(prefix="/v1", tags=["usage"], route_class=GuardedRoute)
 
 _DAY = timedelta(days=1)
+_A_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 Amount = int | str
 
 
@@ -111,6 +113,8 @@ async def get_totals(
     today = services.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     first = _day("since", since) or today.replace(day=1)
     last = _day("until", until) or today + _DAY
+    if first > last:
+        raise InvalidRequest([FieldFault("since", "Must not be after until.")])
     question = TotalsQuestion(first, last, _groups(group_by), caller.tenant_id)
     totals = await services.ledger.totals(question)
     data = [
@@ -169,7 +173,8 @@ def _day(name: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        day = datetime.fromisoformat(text)
+        if not _A_DAY.fullmatch(text):
+            raise ValueError
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
         raise InvalidRequest([FieldFault(name, "Send a day, like 2026-01-31.")]) from None
-    return day.replace(tzinfo=UTC) if day.tzinfo is None else day
