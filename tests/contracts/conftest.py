@@ -18,7 +18,7 @@ from tests.contracts.scene import Scene, make_migrated_file, memory_scene, sql_s
 from tests.ids import CountingIds
 
 LOG_SECONDS = 900
-QUICK_ON_POSTGRES = ("test_accounts", "test_conversations", "test_generations", "test_transfers")
+QUICK_ON_POSTGRES = ("test_conversations", "test_generations", "test_transfers")
 """What `make test` runs on PostgreSQL too; the others' turn there is in `make test-all`."""
 
 

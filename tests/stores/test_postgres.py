@@ -15,8 +15,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
 from antiphon.core.clock import ManualClock
-from antiphon.core.errors import ConfigErrors, StoreUnavailable
+from antiphon.core.errors import ConfigErrors, Conflict, StoreUnavailable
+from antiphon.core.tenancy import UserRole
+from antiphon.stores.accounts.base import UserChange
 from antiphon.stores.sql import schema
+from antiphon.stores.sql.base import stand_alone
 from antiphon.stores.sql.postgres import PostgresDatabase
 from antiphon.stores.sql.tables import metadata
 from tests.contracts.scene import Scene, sql_scene
@@ -55,6 +58,7 @@ def count(tx: sa.Connection) -> int:
 
 
 def bump(tx: sa.Connection) -> None:
+    stand_alone(tx)
     tx.execute(add(str(count(tx))))
 
 
@@ -67,7 +71,7 @@ async def test_transactions_are_set_up(db: PostgresDatabase) -> None:
         names = ("transaction_isolation", "transaction_read_only", "synchronous_commit", "statement_timeout", "application_name")
         return tuple(tx.exec_driver_sql(f"SHOW {name}").scalar_one() for name in names)
 
-    assert await db.write(shown) == ("serializable", "off", "on", "15s", "antiphon")
+    assert await db.write(shown) == ("repeatable read", "off", "on", "15s", "antiphon")
     assert (await db.write(shown, durable=False))[2] == "off"
     assert (await db.write(shown))[2] == "on"
     assert (await db.read(shown))[:2] == ("repeatable read", "on")
@@ -122,6 +126,44 @@ async def test_without_the_second_try_they_would_not(db: PostgresDatabase, monke
     assert len(await notes(db)) == 40 - len(refused)
 
 
+async def test_of_two_that_write_one_row_the_second_sees_the_first(db: PostgresDatabase) -> None:
+    await db.write(lambda tx: tx.execute(add("0")))
+
+    def more(tx: sa.Connection) -> None:
+        seen = int(tx.exec_driver_sql("SELECT text FROM notes").scalar_one())
+        tx.exec_driver_sql("UPDATE notes SET text = %(text)s", {"text": str(seen + 1)})
+
+    await asyncio.gather(*(db.write(more, durable=False) for _ in range(60)))
+    assert await notes(db) == ["60"]
+
+
+async def test_a_key_put_in_meanwhile_is_found_and_one_that_was_there_is_told(db: PostgresDatabase) -> None:
+    await db.write(lambda tx: tx.exec_driver_sql("CREATE UNIQUE INDEX notes_text ON notes (text)"))
+
+    def once(tx: sa.Connection) -> bool:
+        if "one" in tx.exec_driver_sql("SELECT text FROM notes").scalars().all():
+            return False
+        tx.execute(add("one"))
+        return True
+
+    assert (await asyncio.gather(*(db.write(once) for _ in range(30)))).count(True) == 1
+    with pytest.raises(IntegrityError):
+        await db.write(lambda tx: tx.execute(add("one")))
+
+
+async def test_of_owners_who_leave_at_once_one_stays(scene: Scene) -> None:
+    tenant = await scene.tenant()
+    owners = [await scene.user(tenant, f"owner-{number}", UserRole.OWNER) for number in range(8)]
+    demotion = UserChange(role=UserRole.MEMBER)
+    acts = [
+        scene.accounts.disable_user(one.id) if number % 2 else scene.accounts.change_user(tenant.id, one.id, demotion)
+        for number, one in enumerate(owners)
+    ]
+    ends = await asyncio.gather(*acts, return_exceptions=True)
+    assert [end for end in ends if isinstance(end, BaseException)] == [end for end in ends if isinstance(end, Conflict)]
+    assert len([user for user in await scene.accounts.users(tenant.id) if user.role is UserRole.OWNER and not user.disabled]) == 1
+
+
 async def test_a_cancelled_write_happens_whole_or_not_at_all(db: PostgresDatabase) -> None:
     begun, go = threading.Event(), threading.Event()
 
@@ -170,6 +212,7 @@ async def test_a_lock_held_elsewhere_holds_up_no_reader_and_no_other_row(db: Pos
     assert (await notes(db))[0] == "changed"
 
 
+@pytest.mark.slow
 async def test_a_restarted_server_is_not_noticed(own_server: PostgresServer) -> None:
     db = PostgresDatabase(own_server.url())
     await db.write(lambda tx: tx.exec_driver_sql("CREATE TABLE notes (id bigserial PRIMARY KEY, text text NOT NULL)"))
@@ -221,6 +264,7 @@ async def test_what_is_wrong_is_said_at_the_start(free_port: int, postgres_serve
             await db.read(count)
 
 
+@pytest.mark.slow
 async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_server: PostgresServer) -> None:
     postgres_server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
     db = PostgresDatabase(postgres_server.url("latin"))
@@ -229,6 +273,7 @@ async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_server
     await db.close()
 
 
+@pytest.mark.slow
 async def test_two_servers_may_migrate_at_once_and_a_newer_schema_is_refused(postgres_server: PostgresServer) -> None:
     both = [PostgresDatabase(postgres_server.create_database("new")), PostgresDatabase(postgres_server.url("new"))]
     befores = [migration.before for migration in await asyncio.gather(*(db.migrate() for db in both))]
@@ -289,6 +334,7 @@ async def test_the_stores_clock_is_the_databases(scene: Scene) -> None:
     assert abs(second.timestamp() - time.time()) < 5
 
 
+@pytest.mark.slow
 async def test_one_server_at_a_time_works_on_a_database(own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.stores.sql.server_mark._TRIES", 3)
     first, second = PostgresDatabase(own_server.url()), PostgresDatabase(own_server.url())

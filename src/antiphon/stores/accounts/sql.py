@@ -15,7 +15,7 @@ from antiphon.core.tenancy import ApiKey, Identity, Tenant, User, UserRole
 from antiphon.stores.accounts.base import LAST_OWNER, KeyOwner, Password, Session, SessionOwner, UserChange
 from antiphon.stores.sql import rows
 from antiphon.stores.sql.account_tables import api_keys, identities, links, passwords, sessions
-from antiphon.stores.sql.base import Database, across_tenants
+from antiphon.stores.sql.base import Database, across_tenants, stand_alone
 from antiphon.stores.sql.tables import tenants, users
 
 
@@ -25,6 +25,7 @@ class SqlAccounts:
 
     async def ensure_owner(self, tenant: Tenant, user: User) -> User:
         def ensure(tx: sa.Connection) -> User:
+            stand_alone(tx)
             owners = sa.select(users).where(users.c.role == UserRole.OWNER.value).order_by(users.c.created_at, users.c.id).limit(1)
             oldest = tx.execute(across_tenants(owners, "ensure_owner")).one_or_none()
             if oldest is not None:
@@ -80,11 +81,11 @@ class SqlAccounts:
         return rows.user_of(found[0])
 
     async def disable_user(self, user_id: UserId) -> None:
-        await self._db.write(lambda tx: _change(tx, _select_user(tx, user_id), UserChange(disabled=True)))
+        await self._db.write(lambda tx: _change(tx, _hold_user(tx, user_id), UserChange(disabled=True)))
 
     async def change_user(self, tenant_id: TenantId, user_id: UserId, change: UserChange) -> User:
         def alter(tx: sa.Connection) -> User:
-            user = _select_user(tx, user_id)
+            user = _hold_user(tx, user_id)
             if user.tenant_id != tenant_id:
                 raise NotFound
             return _change(tx, user, change)
@@ -93,7 +94,7 @@ class SqlAccounts:
 
     async def delete_user(self, user_id: UserId) -> None:
         def end(tx: sa.Connection) -> None:
-            user = _select_user(tx, user_id)
+            user = _hold_user(tx, user_id)
             _check_owner_is_left(tx, user)
             _end_entries(tx, user, keep=None)
             for table in (passwords, identities, api_keys):
@@ -105,7 +106,7 @@ class SqlAccounts:
 
     async def set_password(self, user_id: UserId, encoded: str, *, keep: bytes | None) -> None:
         def renew(tx: sa.Connection) -> None:
-            user = _select_user(tx, user_id)
+            user = _hold_user(tx, user_id)
             tx.execute(passwords.delete().where(passwords.c.tenant_id == user.tenant_id, passwords.c.user_id == user.id))
             tx.execute(passwords.insert().values(tenant_id=user.tenant_id, user_id=user.id, encoded=encoded))
             _end_entries(tx, user, keep=keep)
@@ -130,7 +131,7 @@ class SqlAccounts:
 
     async def open_session(self, session: Session) -> None:
         def insert(tx: sa.Connection) -> None:
-            user = _select_user(tx, session.user_id)
+            user = _hold_user(tx, session.user_id)
             if user.disabled:
                 raise NotFound
             _insert_session(tx, user, session)
@@ -148,7 +149,7 @@ class SqlAccounts:
 
     async def create_link(self, token_sha256: bytes, user_id: UserId, *, expires_at: datetime) -> None:
         def insert(tx: sa.Connection) -> None:
-            user = _select_user(tx, user_id)
+            user = _hold_user(tx, user_id)
             made = {"token_sha256": token_sha256, "tenant_id": user.tenant_id, "user_id": user.id, "expires_at": to_ms(expires_at)}
             tx.execute(links.insert().values(made))
 
@@ -162,7 +163,7 @@ class SqlAccounts:
             link = tx.execute(across_tenants(query, "redeem_link")).one_or_none()
             if link is None or link.expires_at <= to_ms(now):
                 return None
-            user = _select_user(tx, link.user_id)
+            user = _hold_user(tx, link.user_id)
             if user.disabled:
                 return None
             _drop_used_and_expired(tx, user, token_sha256, now)
@@ -186,7 +187,7 @@ class SqlAccounts:
 
     async def create_key(self, key: ApiKey, secret_sha256: bytes) -> None:
         def insert(tx: sa.Connection) -> None:
-            if _select_user(tx, key.user_id).tenant_id != key.tenant_id:
+            if _hold_user(tx, key.user_id).tenant_id != key.tenant_id:
                 raise NotFound
             tx.execute(api_keys.insert().values(rows.key_values(key, secret_sha256)))
 
@@ -224,6 +225,15 @@ class SqlAccounts:
 
 def _select_user(tx: sa.Connection, user_id: UserId) -> User:
     row = tx.execute(across_tenants(sa.select(users).where(users.c.id == user_id), "user")).one_or_none()
+    if row is None:
+        raise NotFound
+    return rows.user_of(row)
+
+
+def _hold_user(tx: sa.Connection, user_id: UserId) -> User:
+    """As ``_select_user``, for a write that depends on what it says: nobody changes the user meanwhile."""
+    query = sa.select(users).where(users.c.id == user_id).with_for_update(key_share=True)
+    row = tx.execute(across_tenants(query, "user")).one_or_none()
     if row is None:
         raise NotFound
     return rows.user_of(row)
@@ -279,7 +289,7 @@ def _change(tx: sa.Connection, user: User, change: UserChange) -> User:
 
 
 def _check_owner_is_left(tx: sa.Connection, leaving: User) -> None:
-    owners = sa.select(users.c.id).where(users.c.role == UserRole.OWNER.value, users.c.disabled == 0)
+    owners = sa.select(users.c.id).where(users.c.role == UserRole.OWNER.value, users.c.disabled == 0).with_for_update()
     if leaving.role is UserRole.OWNER and not {*tx.execute(across_tenants(owners, "delete_user")).scalars()} - {leaving.id}:
         raise Conflict(LAST_OWNER)
 

@@ -15,7 +15,7 @@ from antiphon.core.ids import MemoryId
 from antiphon.core.prompts import Memory
 from antiphon.stores.conversations.base import Owner
 from antiphon.stores.personal.base import Personal
-from antiphon.stores.sql.base import Database
+from antiphon.stores.sql.base import Database, stand_alone
 from antiphon.stores.sql.prepared import Prepared, matching
 from antiphon.stores.sql.rows import Row
 from antiphon.stores.sql.tables import instructions, memories
@@ -66,6 +66,7 @@ class SqlPersonalTexts:
 
     async def add_memory(self, owner: Owner, memory: Memory, *, at_most: int) -> None:
         def add(tx: sa.Connection) -> None:
+            stand_alone(tx)
             if len(_select_memories.run(tx, _place(owner)).all()) >= at_most:
                 raise Conflict(f"At most {at_most} things are remembered.")
             made = {"id": memory.id, "text": memory.text, "created_at": to_ms(memory.created_at)}

@@ -30,7 +30,7 @@ class SqlShares:
 
     async def create(self, owner: Owner, conversation_id: ConversationId, *, share_id: ShareId, token: str, now: datetime) -> Share:
         def freeze(tx: sa.Connection) -> Share:
-            head = select_head(tx, owner, conversation_id)
+            head = select_head(tx, owner, conversation_id, lock=True)
             messages = frozen(_shown_path(tx, owner, head))
             share = Share(share_id, owner.tenant_id, owner.user_id, conversation_id, token, head.title, messages, now)
             tx.execute(shares.insert(), _values(share))

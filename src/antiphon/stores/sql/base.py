@@ -43,6 +43,15 @@ class Database(Protocol):
         ...
 
 
+def stand_alone(tx: sa.Connection) -> None:
+    """Whatever this transaction reads, rows that are not there included, holds until it commits. Before its first statement.
+
+    On PostgreSQL the others' writes are seen to collide otherwise only where both write or lock the same row; SQLite has one writer.
+    """
+    if tx.dialect.name == "postgresql":
+        tx.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+
+
 def across_tenants(statement: Statement, why: str) -> Statement:
     """Mark a statement that may name no tenant: a look-up of a secret or an id that says whose it is, or a sweep over all.
 

@@ -78,7 +78,10 @@ class SqlDatabase(ABC):
         await asyncio.get_running_loop().run_in_executor(None, self._end)
 
     async def write(self, fn: Callable[[sa.Connection], T], *, durable: bool = True) -> T:
-        """Run ``fn`` whole or not at all, as if no other writer ran beside it; on stable storage on return when ``durable``.
+        """Run ``fn`` whole or not at all; on stable storage on return when ``durable``.
+
+        Another writer may run beside it, whose writes are not seen. Two that write or lock (``FOR UPDATE``) the same row, or put in the
+        same key, come out as if one had run after the other; who decides by rows that he does neither to calls ``base.stand_alone``.
 
         ``fn`` may run again after a run that was rolled back, so it changes nothing but the database. A caller that is cancelled
         leaves it whole: it runs to its end, or has not begun and never will.

@@ -1,9 +1,9 @@
-"""A PostgreSQL database: serializable writes that run again when they collide, read-only snapshots, and errors in Antiphon's words.
+"""A PostgreSQL database: snapshots, writes that run again when they collide, and errors in Antiphon's words.
 
-Every write is SERIALIZABLE, so it comes out as if no other had run beside it, as on SQLite, however many write. What the server
-refuses because two collided has left nothing, and runs again; once it failed it waits for the others of this process that failed,
-so that a crowd on one row gets through one by one. A connection lost before COMMIT was sent has left nothing either. One lost while
-committing may have left everything: that is for the caller, who knows whether asking again is harmless.
+What the server refuses because two writes collided has left nothing, and runs again; once it failed it waits for the others of this process
+that failed, so that a crowd on one row gets through one by one. So does what finds a key there that was not there when it looked. A
+connection lost before COMMIT was sent has left nothing either. One lost while committing may have left everything: that is for the
+caller, who knows whether asking again is harmless.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from antiphon.stores.sql.server_mark import ServerMark
 
 if TYPE_CHECKING:
     import psycopg
-    from sqlalchemy.engine.interfaces import IsolationLevel
 
 T = TypeVar("T")
 
 _WRITERS = 8
 _READERS = 8
 _TRIES = 12
+_LOOKS = 3
+"""After so many tries a key that is there is believed to have been there."""
 _PATIENCE_S = 20.0
 """So long a call waits in all: for those before it, for its connection and for its statements."""
 _MIGRATION_LOCK = 0x616E7469_70686F6E
@@ -68,8 +69,8 @@ class PostgresDatabase(SqlDatabase):
         super().__init__(writers=_WRITERS, readers=_READERS, write_group=1)
         connect = connector(url)
         self._mark = ServerMark(connect)
-        self._writer = _engine(connect, _WRITERS, "SERIALIZABLE")
-        self._reader = _engine(connect, _READERS, "REPEATABLE READ", read_only=True)
+        self._writer = _engine(connect, _WRITERS)
+        self._reader = _engine(connect, _READERS, read_only=True)
         self._losers_turn = threading.Lock()
 
         def on_connect(_driver: object, _record: object) -> None:
@@ -111,16 +112,16 @@ class PostgresDatabase(SqlDatabase):
         for attempt in range(_TRIES):
             with self._losers_turn if attempt else nullcontext():
                 try:
-                    return _transact(self._writer, fn, durable=durable, first=attempt == 0)
+                    return _transact(self._writer, fn, durable=durable, attempt=attempt)
                 except _Again:
                     continue
         raise StoreUnavailable("Too many change the same at once.", retry_after_ms=_RETRY_AFTER_MS)
 
     def _read(self, fn: Callable[[sa.Connection], T], /, *, durable: bool) -> T:  # noqa: ARG002
         try:
-            return _transact(self._reader, fn, durable=True, first=True)
+            return _transact(self._reader, fn, durable=True, attempt=0)
         except _Again:
-            return _transact(self._reader, fn, durable=True, first=False)
+            return _transact(self._reader, fn, durable=True, attempt=_LOOKS)
 
     def _migrate(self) -> Migration:
         newest = schema.versions()[-1]
@@ -165,16 +166,14 @@ def connector(url: str) -> Callable[[], psycopg.Connection]:
     return lambda: psycopg.connect(**parts)  # pyright: ignore[reportArgumentType] - all are texts
 
 
-def _engine(
-    connect: Callable[[], psycopg.Connection], connections: int, isolation_level: IsolationLevel, *, read_only: bool = False
-) -> sa.Engine:
+def _engine(connect: Callable[[], psycopg.Connection], connections: int, *, read_only: bool = False) -> sa.Engine:
     engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=connect,
         poolclass=QueuePool,
         pool_size=connections,
         max_overflow=0,
-        isolation_level=isolation_level,
+        isolation_level="REPEATABLE READ",
         use_native_hstore=False,
     )
 
@@ -187,8 +186,8 @@ def _engine(
     return engine
 
 
-def _transact(engine: sa.Engine, fn: Callable[[sa.Connection], T], *, durable: bool, first: bool) -> T:
-    """``fn`` in one transaction. Raises ``_Again`` where nothing was kept and the same may work now, ``first`` time or later."""
+def _transact(engine: sa.Engine, fn: Callable[[sa.Connection], T], *, durable: bool, attempt: int) -> T:
+    """``fn`` in one transaction. Raises ``_Again`` where nothing was kept and the same may work now."""
     committing = False
     try:
         with engine.connect() as connection, connection.begin():
@@ -197,23 +196,19 @@ def _transact(engine: sa.Engine, fn: Callable[[sa.Connection], T], *, durable: b
             outcome = fn(connection)
             committing = True
         return outcome
-    except IntegrityError:
-        # Somebody may have put in, since this one looked, what it did not find: it looks again.
-        if first:
-            raise _Again from None
-        raise
     except DBAPIError as error:
-        if _collided(error) or (first and not committing and _is_lost(error)):
+        broken = isinstance(error, IntegrityError)
+        if _collided(error) or (broken and attempt < _LOOKS) or (attempt == 0 and not committing and _is_lost(error)):
             raise _Again from error
         refusal = _refusal(error)
-        if refusal is None:
+        if broken or refusal is None:
             raise
         raise refusal from error
     except NoConnection as error:
         raise StoreUnavailable(retry_after_ms=_RETRY_AFTER_MS) from error
     except AntiphonError as error:
         # What ``fn`` made of a broken constraint.
-        if first and isinstance(error.__cause__, IntegrityError):
+        if attempt < _LOOKS and isinstance(error.__cause__, IntegrityError):
             raise _Again from error
         raise
 
