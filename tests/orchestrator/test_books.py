@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from antiphon.core.errors import StoreUnavailable
 from antiphon.core.generation import TurnParams
@@ -90,6 +91,42 @@ async def test_an_outage_of_the_store_disturbs_no_completion(gateway: Gateway) -
     (record,) = billed(stage)
     assert record.usage.output_tokens == 12
     assert failing.reached
+    await stage.close()
+
+
+async def test_what_waits_for_the_store_to_be_closed_is_not_taken_for_left(gateway: Gateway) -> None:
+    state = MemoryState()
+    stage = Stage(gateway, state=state)
+    away = asyncio.Event()
+
+    class Away(MemoryGenerations):
+        async def add_usage(self, *args: Any, **named: Any) -> None:
+            if not away.is_set():
+                raise StoreUnavailable
+            await super().add_usage(*args, **named)
+
+    stage = Stage(gateway, state=state, ports={"generations": Away(state, stage.clock)})
+    books = stage.ports.books
+
+    async def ask() -> None:
+        async with await opened(stage, 12, "quick") as stream:
+            await read(stream, 12)
+
+    asking = asyncio.create_task(ask())
+    async with asyncio.timeout(5):
+        while not (state.open_usage and next(iter(state.open_usage.values()))[1].usage.output_tokens == 12):
+            await books.keep()
+            await asyncio.sleep(0.01)
+    ((before, _),) = state.open_usage.values()
+    await asyncio.sleep(0.01)
+    await books.keep()
+    ((after, record),) = state.open_usage.values()
+    assert after > before
+    assert await books.close_left(unkept_for=timedelta(seconds=5)) == 0
+    away.set()
+    await asking
+    assert [(one.generation_id, one.estimated) for one in billed(stage)] == [(record.generation_id, False)]
+    assert not state.open_usage
     await stage.close()
 
 

@@ -133,7 +133,7 @@ class Books:
         return self._next_kept
 
     def ended(self, record: OpenRecord) -> None:
-        """It is being closed."""
+        """It is closed. Kept once more meanwhile, it is closed once more, which adds nothing."""
         self._open.pop(record.account.generation_id, None)
 
     async def _keep_new(self) -> None:
@@ -205,7 +205,6 @@ class OpenRecord:
     async def close(self, status: GenerationStatus) -> None:
         """Store what it cost, through any outage of the store, and charge it: an answer to its limits, other work to budgets alone."""
         books, account = self._books, self.account
-        books.ended(self)
         now = books.clock.now()
         ended = Ended(account.generation_id, status, self.usage, now)
         ended = replace(ended, usage=replace(ended.usage, cost=books.allowances.cost(account.serving, ended)))
@@ -219,4 +218,5 @@ class OpenRecord:
                 forever=True,
             )
         finally:
+            books.ended(self)  # until here it is kept: in an outage nobody takes it for a dead server's
             await charge(account.customer, account.serving, ended)
