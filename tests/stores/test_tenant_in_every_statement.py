@@ -18,6 +18,7 @@ from antiphon.core.errors import Conflict
 from antiphon.core.ids import IdKind, ShareId
 from antiphon.core.tenancy import UserRole
 from antiphon.stores.conversations.base import ConversationFilter, ConversationPatch, Conversations, Feedback
+from antiphon.stores.sql.postgres import PostgresDatabase
 from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene, sql_scene
@@ -57,7 +58,7 @@ def names_its_tenant(statement: str) -> bool:
     """Whether rows are bound to a tenant: by the condition of a select, update or delete, by the columns of an insert."""
     if statement.startswith("INSERT"):
         return "tenant_id" in statement.partition("VALUES")[0]
-    return re.search(r"\btenant_id = \?", statement.partition("WHERE")[2]) is not None
+    return re.search(r"\btenant_id = (\?|%\()", statement.partition("WHERE")[2]) is not None
 
 
 @contextmanager
@@ -109,6 +110,21 @@ async def test_every_statement_names_its_tenant(tmp_path: Path, migrated_file: P
         await db.close()
     assert refused == []
     assert used == set(ACROSS_TENANTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("port", PORTS)
+async def test_nor_does_one_on_postgresql_go_without(postgres: PostgresDatabase, clock: ManualClock, ids: CountingIds, port: type) -> None:
+    used: set[str] = set()
+    refused: list[str] = []
+    scene = sql_scene(postgres, clock, ids)
+    with statements_watched(used, refused):
+        for act in (await acts_of(scene, SqlTransfers(postgres), port)).values():
+            await act()
+        if port is Conversations:
+            await go_further(scene)
+    assert refused == []
+    assert used <= set(ACROSS_TENANTS)
 
 
 async def go_further(scene: Scene) -> None:
