@@ -198,7 +198,7 @@ async def measure(server: Served, report: Report, *, quick: bool) -> None:
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         users = Users(server, session)
         await users.load(3.0, 2.0, 99)
-        highest = await search(users, seconds=8.0 if quick else 20.0, halvings=2 if quick else 4, seed=report.seed)
+        highest = await search(users, seconds=12.0 if quick else 45.0, halvings=2 if quick else 3, seed=report.seed)
         if highest == 0.0:
             raise SystemExit("no rate holds")
         rated = 0.6 * highest

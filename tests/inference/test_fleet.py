@@ -129,7 +129,7 @@ def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
 
 
 def test_a_promised_pace_bounds_how_many_run_at_once() -> None:
-    """20 tokens a second each leave 40 ms for a step: 10 and 5 for each that runs, 64 tokens of context included, are 6 of them."""
+    """20 tokens a second leave 47.5 ms for a step: 10, and 5 for each that runs, 64 tokens of context included, are 7 of them."""
     wide = ReplicaReady(1, ExecutorShape(100, 32, 320, 100, frozenset()), 320, 64)
 
     def running(count: int) -> ReplicaSnapshot:
@@ -138,11 +138,11 @@ def test_a_promised_pace_bounds_how_many_run_at_once() -> None:
     promised, free = ReplicaLedger(20), ReplicaLedger()
     for one in (promised, free):
         one.open(wide)
-    for count, fits in ((0, True), (5, True), (6, False), (20, False)):
+    for count, fits in ((0, True), (6, True), (7, False), (20, False)):
         promised.observe(running(count), 0.0)
         free.observe(running(count), 0.0)
         assert promised.fits(room(32), 0.0) is fits
         assert free.fits(room(32), 0.0)
-    assert promised.free_rows == 6 - 20
+    assert promised.free_rows == 7 - 20
     promised.observe(snapshot(running=20, unpromised=80), 0.0)
     assert promised.fits(room(32), 0.0), "nothing is known of its steps yet"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.circuit import CircuitBreaker
+from antiphon.inference.stream_pace import StreamPace
 from antiphon.inference.wait_forecast import Serving
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
@@ -66,11 +67,6 @@ class Room:
     kept_tokens: int = 0
 
 
-_DECODE_SHARE = 0.8
-"""Of a step's time under a promised pace: the rest is for the prompts of those who come."""
-_KNOWN_TERMS = 4
-
-
 class ReplicaLedger:
     """One replica's capacity: its last snapshot, less what was sent to it since.
 
@@ -79,8 +75,7 @@ class ReplicaLedger:
     """
 
     def __init__(self, stream_tokens_per_s: int = 0) -> None:
-        self._step_ms = _DECODE_SHARE * 1000 / stream_tokens_per_s if stream_tokens_per_s > 0 else None
-        """What a step may take at most when it computes nobody's prompt; ``None``: as long as it takes."""
+        self._pace = StreamPace(stream_tokens_per_s) if stream_tokens_per_s > 0 else None
         self._ready: ReplicaReady | None = None
         self._snapshot: ReplicaSnapshot | None = None
         self._credit: dict[int, tuple[int, int]] = {}
@@ -101,11 +96,17 @@ class ReplicaLedger:
 
     def close(self) -> None:
         self._ready, self._snapshot = None, None
+        if self._pace is not None:
+            self._pace.pause()
         self._credit.clear()
         self._cached.clear()
 
-    def observe(self, snapshot: ReplicaSnapshot, now: float, cached: Sequence[int] = (), dropped: Sequence[int] = ()) -> None:
-        """A frame came: its snapshot, and the fingerprints of blocks that came into its cache and left it."""
+    def observe(
+        self, snapshot: ReplicaSnapshot, now: float, cached: Sequence[int] = (), dropped: Sequence[int] = (), *, tokens: int = 0
+    ) -> None:
+        """A frame came: its snapshot, the fingerprints of blocks that came into its cache and left it, and how many tokens."""
+        if self._pace is not None and self._ready is not None:
+            self._pace.observe(snapshot, self._ready.shape.block_tokens, tokens, now)
         self._snapshot = snapshot
         if self._credit:
             self._credit = {handle: credit for handle, credit in self._credit.items() if handle > snapshot.last_handle}
@@ -153,20 +154,12 @@ class ReplicaLedger:
 
     @property
     def most_rows(self) -> int:
-        """Requests that may run at once: as many as the replica has rows, or as few as leave each the pace that is promised, by
-        the replica's own model of its steps and what its requests look back on now.
-        """
+        """Requests that may run at once: as many as the replica has rows, or as few as leave each the pace that is promised."""
         if self._ready is None:
             return 0
-        state = self._snapshot
-        if self._step_ms is None or state is None or len(state.step_ms) < _KNOWN_TERMS:
+        if self._pace is None or self._snapshot is None:
             return self._ready.max_rows
-        step_ms, row_ms, _, context_ms = state.step_ms[:_KNOWN_TERMS]
-        context_tokens = state.held * self._ready.shape.block_tokens / max(state.running, 1)
-        each_ms = row_ms + context_ms * context_tokens
-        if each_ms <= 0:
-            return self._ready.max_rows
-        return min(max(int((self._step_ms - step_ms) / each_ms), 1), self._ready.max_rows)
+        return min(self._pace.rows(self._snapshot, self._ready.shape.block_tokens), self._ready.max_rows)
 
     @property
     def prefill_tokens(self) -> int:

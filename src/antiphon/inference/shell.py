@@ -105,11 +105,12 @@ class ReplicaShell(Generic[TicketT]):
         self._owner.on_state_changed(ready)
 
     def on_step(self, frame: StepFrame) -> None:
-        self.ledger.observe(frame.snapshot, self._clock.monotonic(), frame.cached, frame.dropped)
+        tokens = sum(len(sequence.token_ids) for sequence in frame.sequences if isinstance(sequence, TokensFrame))
+        self.ledger.observe(frame.snapshot, self._clock.monotonic(), frame.cached, frame.dropped, tokens=tokens)
         self._hand_on(len(self._said))
         self._said.extend(frame.sequences)
         self._go_on()
-        self._report(frame)
+        self._report(frame, tokens)
         self._owner.on_capacity()
 
     def _go_on(self) -> None:
@@ -143,8 +144,7 @@ class ReplicaShell(Generic[TicketT]):
         self._report_gauges(0, 0, 0, 0)
         self._owner.on_state_changed(None)
 
-    def _report(self, frame: StepFrame) -> None:
-        tokens = sum(len(sequence.token_ids) for sequence in frame.sequences if isinstance(sequence, TokensFrame))
+    def _report(self, frame: StepFrame, tokens: int) -> None:
         if tokens:
             self._rate.add(tokens, self._clock.monotonic())
         snapshot = frame.snapshot
