@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import heapq
+import itertools
+import random
+from collections import Counter
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -81,6 +86,62 @@ def test_who_floods_with_answers_that_get_longer_than_expected_pays_for_them_bef
         queue.correct(waiter, cost)
         queue.check()
     assert 0.7 <= served["calm"] / served["flood"] <= 1.4
+
+
+class Crowd:
+    """Eight who have something waiting all the while, one of them twenty times as much; twenty are served at once, in virtual time.
+
+    What they send is not ready when it comes: at first for seconds, since all come at once. Prompts cost a third of what they are
+    charged. They are users of one organisation.
+    """
+
+    def __init__(self, *, fair: bool = True) -> None:
+        self.queue: WaitQueue[str] = WaitQueue(fair=fair)
+        self.rng = random.Random(1)
+        self.events: list[tuple[float, int, str, str]] = []
+        self.numbers = itertools.count()
+        self.running: dict[str, Waiter[str]] = {}
+        self.served: Counter[str] = Counter()
+
+    def least_share(self) -> float:
+        """Of the tokens that are ended between 12 and 60 s."""
+        for who in range(8):
+            for _ in range(120 if who == 0 else 6):
+                self.at(self.rng.random() * 0.3, "come", f"{who}")
+        while self.events[0][0] < 60:
+            now, _, what, name = heapq.heappop(self.events)
+            getattr(self, what)(name, now)
+            while len(self.running) < 20 and (waiter := self.queue.pick(now, always)) is not None:
+                self.queue.start(waiter, now)
+                self.running[waiter.key] = waiter
+                self.at(now + waiter.ask.output_tokens / 12, "end", waiter.key)
+        self.queue.check()
+        return min(self.served[f"{who}"] for who in range(1, 8)) / (self.served.total() / 8)
+
+    def at(self, when: float, what: str, name: str) -> None:
+        heapq.heappush(self.events, (when, next(self.numbers), what, name))
+
+    def come(self, who: str, now: float) -> None:
+        key, length = f"{who}-{next(self.numbers)}", self.rng.randint(16, 48)
+        asked = Ask("t", who, 72, length, wait_limit_s=600)
+        self.queue.enter(key, asked, cost=72 + 2 * length, tokens=80, now=now, ready=False)
+        self.at(now + self.rng.random() * (3.0 if now < 1 else 0.1), "be_ready", key)
+
+    def be_ready(self, key: str, now: float) -> None:
+        self.queue.come(key)
+
+    def end(self, key: str, now: float) -> None:
+        waiter = self.running.pop(key)
+        self.queue.correct(waiter, 24 + 2 * waiter.ask.output_tokens)
+        who = key.partition("-")[0]
+        if now > 12:
+            self.served[who] += waiter.ask.output_tokens
+        self.at(now + 0.05, "come", who)
+
+
+def test_beside_a_flooder_the_others_have_their_share_though_nothing_is_ready_at_once_nor_costs_what_it_is_charged() -> None:
+    assert Crowd().least_share() >= 0.9
+    assert Crowd(fair=False).least_share() < 0.5
 
 
 def test_whoever_has_nothing_before_it_of_its_own_is_overtaken_by_no_later_arrival_of_its_band() -> None:

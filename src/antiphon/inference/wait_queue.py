@@ -81,6 +81,11 @@ class _Tenant(Generic[K]):
     line: list[Waiter[K]] = field(default_factory=list["Waiter[K]"])
     users: VirtualClock = field(default_factory=VirtualClock)
 
+    @property
+    def sharers(self) -> int:
+        """Users that have something waiting."""
+        return len({waiter.ask.user for waiter in self.line})
+
     def move_user(self, user: str, more: float) -> None:
         """Let a user's requests, all but the next, come so much later."""
         theirs = [waiter for waiter in self.line if waiter.ask.user == user]
@@ -96,6 +101,11 @@ class _Line(Generic[K]):
     tenants: dict[str, _Tenant[K]] = field(default_factory=dict[str, "_Tenant[K]"])
     clock: VirtualClock = field(default_factory=VirtualClock)
     waiting: int = 0
+
+    @property
+    def sharers(self) -> int:
+        """Tenants that have something waiting."""
+        return sum(1 for tenant in self.tenants.values() if tenant.line)
 
     def heads(self) -> list[tuple[float, int, _Tenant[K]]]:
         """Tenants that have something waiting, whose turn it is first."""
@@ -199,8 +209,8 @@ class WaitQueue(Generic[K]):
         """It leaves for a replica."""
         line = self._lines[waiter.band]
         tenant = line.tenants[waiter.ask.tenant if self._fair else ""]
-        line.clock.start(tenant.turns[0], waiter.charge, sum(1 for other in line.tenants.values() if other.line))
-        tenant.users.start(waiter.user_tag, waiter.charge, len({other.ask.user for other in tenant.line}))
+        line.clock.start(tenant.turns[0], waiter.charge, line.sharers)
+        tenant.users.start(tenant.line[0].user_tag, waiter.charge, tenant.sharers)
         self._shares.served(waiter.band, waiter.tokens, frozenset(band for band, other in self._lines.items() if other.waiting))
         self._remove(waiter.key, turn=0)
         self._reserves.spend(waiter.ask.tenant, waiter.tokens, now)
@@ -214,7 +224,7 @@ class WaitQueue(Generic[K]):
         line.clock.correct(waiter.ask.tenant, more)
         tenant = line.tenants.get(waiter.ask.tenant)
         if tenant is not None:
-            tenant.users.correct(waiter.ask.user, more)
+            tenant.users.settle(waiter.ask.user, more, tenant.sharers)
             tenant.turns[1:] = [max(turn + more, tenant.turns[0]) for turn in tenant.turns[1:]]
             tenant.move_user(waiter.ask.user, more)
 
