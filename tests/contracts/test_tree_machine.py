@@ -1,6 +1,6 @@
 """A person in two tabs and a runner do anything to a few conversations, and the server is killed now and then.
 
-SQLite answers as the memory driver does, step by step, also where two acts share a transaction.
+SQLite and PostgreSQL answer as the memory driver does, step by step, on SQLite also where two acts share a transaction.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from antiphon.stores.generations.base import (
 )
 from antiphon.stores.generations.memory import MemoryGenerations
 from antiphon.stores.memory import MemoryState
+from antiphon.stores.sql.database import SqlDatabase
+from antiphon.stores.sql.postgres import PostgresDatabase
 from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.transfers.memory import MemoryTransfers
 from antiphon.stores.transfers.sql import SqlTransfers
 from tests.contracts.scene import Scene, memory_scene, sql_scene
 from tests.ids import CountingIds
 from tests.orchestrator.transfer.uploads import tree_of
+from tests.postgres_server import Emptier, PostgresServer
 
 T = TypeVar("T")
 UNKNOWN = MessageId("msg_unknown")
@@ -75,11 +78,12 @@ class TreeMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.runner = asyncio.Runner()
+        self.db: SqlDatabase
         self.clock, self.ids = ManualClock(), CountingIds()
         state = MemoryState()
         self.model = memory_scene(state, self.clock, self.ids)
         self.model_transfers = MemoryTransfers(state)
-        self.open(Path(shutil.copy(self.migrated_file, self.folder)))
+        self.begin()
         self.owner = self.model.owner()
         self.heads: list[ConversationId] = []
         self.messages: list[MessageId] = [UNKNOWN]
@@ -87,8 +91,13 @@ class TreeMachine(RuleBasedStateMachine):
         self.nodes: dict[MessageId, TreeNode] = {}
         self.versions: dict[ConversationId, int] = {}
 
-    def open(self, path: Path) -> None:
-        self.path, self.db = path, SqliteDatabase(path)
+    def begin(self) -> None:
+        """Open a database without rows."""
+        self.path = Path(shutil.copy(self.migrated_file, self.folder))
+        self.open(SqliteDatabase(self.path))
+
+    def open(self, db: SqlDatabase) -> None:
+        self.db = db
         self.runner.run(self.db.open())
         self.real = sql_scene(self.db, self.clock, self.ids)
         self.transfers = (self.model_transfers, SqlTransfers(self.db))
@@ -252,7 +261,8 @@ class TreeMachine(RuleBasedStateMachine):
             if not file.name.endswith("-shm"):
                 shutil.copy(file, folder)
         self.runner.run(self.db.close())
-        self.open(folder / self.path.name)
+        self.path = folder / self.path.name
+        self.open(SqliteDatabase(self.path))
 
     @rule(head=st.integers(0, 2), leaf=st.integers(0, 30), version=st.sampled_from([None, 1, 3, 5]))
     def switch_leaf(self, head: int, leaf: int, version: int | None) -> None:
@@ -346,3 +356,40 @@ def test_sqlite_answers_as_memory_does(migrated_file: Path) -> None:
         TreeMachine,
         settings=settings(max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
     )
+
+
+class PostgresTreeMachine(TreeMachine):
+    """On PostgreSQL acts at one moment have no order of their own, so the tabs take turns here."""
+
+    url: ClassVar[str]
+    emptier: ClassVar[Emptier]
+
+    def begin(self) -> None:
+        self.emptier.empty()
+        self.open(PostgresDatabase(self.url))
+
+    @rule(head=st.integers(0, 2), acts=st.lists(st.sampled_from(TAB_ACTS), min_size=2, max_size=4), place=st.integers(0, 30))
+    def two_tabs(self, head: int, acts: list[str], place: int) -> None:
+        for ask in [self.in_a_tab(act, head, place) for act in acts]:
+            self.note(self.both(ask))
+
+    @rule()
+    def crash(self) -> None:
+        self.runner.run(self.db.close())
+        self.open(PostgresDatabase(self.url))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_postgresql_answers_as_memory_does(postgres_server: PostgresServer) -> None:
+    PostgresTreeMachine.url = postgres_server.create_database("trees")
+    with asyncio.Runner() as runner:
+        database = PostgresDatabase(PostgresTreeMachine.url)
+        runner.run(database.open())
+        runner.run(database.close())
+    PostgresTreeMachine.emptier = Emptier(PostgresTreeMachine.url)
+    run_state_machine_as_test(
+        PostgresTreeMachine,
+        settings=settings(max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
+    )
+    PostgresTreeMachine.emptier.close()
