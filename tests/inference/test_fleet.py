@@ -129,11 +129,11 @@ def test_a_rate_is_right_from_the_first_second_and_fades() -> None:
 
 
 def test_a_promised_pace_bounds_how_many_run_at_once() -> None:
-    """20 tokens a second leave 47.5 ms for a step: 10, and 5 for each that runs, 64 tokens of context included, are 7 of them."""
+    """20 tokens a second leave 45 ms for a step: 10, and 4.9 for each that runs, 64 tokens of context included, are 7 of them."""
     wide = ReplicaReady(1, ExecutorShape(100, 32, 320, 100, frozenset()), 320, 64)
 
     def running(count: int) -> ReplicaSnapshot:
-        return ReplicaSnapshot(count, 0, 100, 2 * count, 0, 80, 0, step_ms=(10.0, 1.8, 0.5, 0.05, 0.0))
+        return ReplicaSnapshot(count, 0, 100, 2 * count, 0, 80, 0, step_ms=(10.0, 1.7, 0.5, 0.05, 0.0))
 
     promised, free = ReplicaLedger(20), ReplicaLedger()
     for one in (promised, free):

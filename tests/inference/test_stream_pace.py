@@ -11,8 +11,8 @@ BLOCK = 32
 
 
 def state(running: int) -> ReplicaSnapshot:
-    """Steps of 10 ms and 5 for each row, its 64 tokens of context included."""
-    return ReplicaSnapshot(running, 0, 100, 2 * running, 0, 80, 0, step_ms=(10.0, 1.8, 0.5, 0.05, 0.0))
+    """Steps of 10 ms and 4.9 for each row, its 64 tokens of context included."""
+    return ReplicaSnapshot(running, 0, 100, 2 * running, 0, 80, 0, step_ms=(10.0, 1.7, 0.5, 0.05, 0.0))
 
 
 def after(steps: int, rows: int, factor: float) -> StreamPace:
@@ -20,7 +20,7 @@ def after(steps: int, rows: int, factor: float) -> StreamPace:
     pace, now = StreamPace(20), 0.0
     for _ in range(steps):
         pace.observe(state(rows), BLOCK, rows, now)
-        now += factor * (10 + 5 * rows) / 1000
+        now += factor * (10 + 4.9 * rows) / 1000
     return pace
 
 
@@ -41,7 +41,7 @@ def test_it_recovers_when_they_have_gone() -> None:
     pace.pause()
     for _ in range(150):
         pace.observe(state(4), BLOCK, 4, now)
-        now += 0.03
+        now += 0.0296
     assert pace.rows(state(4), BLOCK) == 7
 
 

@@ -11,7 +11,7 @@ from antiphon.inference.wire import ReplicaSnapshot
 _TERMS = 4
 _LATEST = 0.04
 """What a step counts for against all before it: the last second or two."""
-_SHARE = 0.95
+_SHARE = 0.9
 _MOST_STRETCH = 4.0
 _ANY = 1 << 30
 
