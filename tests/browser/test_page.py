@@ -84,6 +84,7 @@ def test_a_phone_has_a_drawer_and_never_scrolls_sideways(browser: Browser, serve
     context.close()
 
 
+@pytest.mark.slow
 def test_scrolling_up_is_never_fought(chat: Chat) -> None:
     for text in ("one", "two", "three", "four"):
         chat.ask(text)

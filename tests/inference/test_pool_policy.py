@@ -102,6 +102,7 @@ def replace_tenant(turn: Turn, tenant: str) -> Turn:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_flooder_leaves_others_their_share_and_plain_order_of_arrival_does_not() -> None:
     assert others_least_share(fair=True) >= 0.9
     assert others_least_share(fair=False) < 0.5

@@ -36,6 +36,7 @@ def running(gateway: Gateway) -> dict[str, int]:
     return {name: sum(replica.running for replica in gateway.replicas(name)) for name in ("a", "b")}
 
 
+@pytest.mark.slow
 async def test_who_asks_for_the_other_model_waits_and_is_told_that_it_starts(tmp_path: Path) -> None:
     async with two_models(tmp_path, rate=100.0) as (gateway, residency):
         before = {status.name: status for status in gateway.statuses()}

@@ -124,6 +124,7 @@ def test_the_replica_ends_with_its_server(make_server: MakeServer) -> None:
     eventually(lambda: not alive(pid), within_s=5, what="the replica exits")
 
 
+@pytest.mark.slow
 def test_a_terminated_server_hands_its_answers_to_the_next(make_server: MakeServer) -> None:
     server = make_server(reference_config(output_tokens_per_s=10).replace("drain_seconds = 5", "drain_seconds = 1"))
     person = server.person()

@@ -22,6 +22,7 @@ def signed_in(server: Server) -> httpx.Response:
         return browser.post("/v1/session", json={"token": token})
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.timeout(120)
 def test_a_server_whose_redis_is_gone_lets_nobody_in_and_grants_a_share(make_server: Callable[[str], Server], tmp_path: Path) -> None:
