@@ -175,4 +175,5 @@ def test_a_long_conversation_is_trimmed_seldom(summarise: bool) -> None:
 def test_the_answer_gets_what_the_context_leaves() -> None:
     assert output_tokens(64, context_tokens=100, prompt_tokens=30) == 64
     assert output_tokens(64, context_tokens=100, prompt_tokens=80) == 20
-    assert output_tokens(64, context_tokens=0, prompt_tokens=80) == 1
+    assert output_tokens(64, context_tokens=80, prompt_tokens=80) == 1
+    assert output_tokens(64, context_tokens=0, prompt_tokens=80) == 64, "a context that is not known yet bounds nothing"
