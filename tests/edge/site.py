@@ -130,7 +130,7 @@ class Site:
         )
         self.runner = Runner(ports)
         gate = sign_in_gate or LocalGate(SignInPace(), self.clock)
-        self.passwords = Passwords(self.accounts, gate, self.ids, hasher=passwords_hasher, refusal_seconds=refusal_seconds)
+        self.passwords = Passwords(self.accounts, gate, self.ids, self.clock, hasher=passwords_hasher, refusal_seconds=refusal_seconds)
         self.background = Background(ports, self.runner.planner, BackgroundSettings())
         self.runner.on_end = self.background.after
         self.services = EdgeServices(

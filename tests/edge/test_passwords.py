@@ -183,7 +183,7 @@ async def test_an_admin_gains_no_right_through_others(door: Site) -> None:
 async def test_an_outsider_cannot_fill_the_threads(door: Site) -> None:
     """Two hundred at once: some are asked to come back, nobody waits for long, and the queue is empty afterwards."""
     pace = SignInPace(address=Allowance(1000, 1), name=Allowance(1000, 1))
-    passwords = Passwords(door.accounts, LocalGate(pace, door.clock), door.ids)
+    passwords = Passwords(door.accounts, LocalGate(pace, door.clock), door.ids, door.clock)
     try:
         tries = (passwords.user_of(f"nobody {number}", None, SECRET, address="192.0.2.1") for number in range(200))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)

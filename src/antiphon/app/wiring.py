@@ -211,7 +211,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         background = Background(ports, runner.planner, config.background)
         runner.on_end, background.on_title = background.after, runner.entitle
         gate = LocalGate(SignInPace(), clock) if accounting.shared is None else SharedGate(accounting.shared, ids)
-        passwords = Passwords(accounts, gate, ids)
+        passwords = Passwords(accounts, gate, ids, clock)
         stack.callback(passwords.close)
         services = EdgeServices(
             accounts=accounts,

@@ -96,16 +96,18 @@ class OpenAiEngine:
         """As ``Engine.generate``. The ids of the answer carry its text; ``usage`` is the server's own where it reports any."""
         started = self._clock.monotonic()
         prompt_tokens, already = len(request.prompt_ids), len(request.already_ids)
-        yield Prefilling(0, prompt_tokens)
         text = self._tokenizer.text_stream(request.sampling.stop)
         for token_id in request.already_ids:
             text.push(token_id)
         first_at: float | None = None
-        produced, thinking = 0, False
+        produced, thinking, taken = 0, False, False
         reported: JsonObject = {}
         reason: FinishReason | None = None
         async with aclosing(self._chunks(request)) as chunks:
             async for chunk in chunks:
+                if not taken:
+                    taken = True
+                    yield Prefilling(0, prompt_tokens)
                 reported = _object(chunk.get("usage")) or reported
                 thought, piece, ended = _choice(chunk)
                 reason = ended or reason
@@ -134,9 +136,10 @@ class OpenAiEngine:
         yield Finished(reason, usage, text.finish())
 
     async def _chunks(self, request: EngineRequest) -> AsyncGenerator[JsonObject]:
-        """The JSON of each ``data:`` line, until ``[DONE]`` or the end of the stream."""
+        """An empty one once the server has taken the request; then the JSON of each ``data:`` line, until ``[DONE]`` or the end."""
         with _clear_failures(self._endpoint):
             async with await self._ask(request) as answer:
+                yield {}
                 async for line in answer.content:
                     data = line.strip().removeprefix(b"data:").strip()
                     if data == b"[DONE]":

@@ -13,6 +13,7 @@ from antiphon.inference.wire import Command, Report, decode_command, decode_repo
 _DRAIN = 64
 _FIRST_MS, _NEXT_MS = 3, 1
 """How long an expected command is waited for: the first, and each after another."""
+_FULL_PAUSE_S = 0.005
 _NO_LIMIT = 0
 """For commands: there are at most a few for each request under way, and one that is lost is a request nobody can stop."""
 
@@ -48,32 +49,21 @@ class ReplicaChannel:
         self._context.term()
 
 
-class GatewayChannel:
-    """The gateway's end, inside an event loop: ``on_report`` is called there, once per frame, in order."""
+class _LoopChannel:
+    """One end inside an event loop: ``on_data`` is called there, once for each message, in order.
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, on_report: Callable[[Report], None]) -> None:
+    pyzmq's own asyncio sockets make a future, and watch and unwatch the descriptor, for every message.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], on_data: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._on_report = on_report
-        self._socket = context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, _NO_LIMIT)
-        self._socket.bind(address)
-        self._descriptor = int(self._socket.getsockopt(zmq.FD))
+        self._on_data = on_data
+        self._socket = socket
+        self._descriptor = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self.drain)
 
-    def send(self, command: Command) -> None:
-        """Raises ``EngineFailed`` when the replica has stopped taking commands."""
-        if self._socket.closed:
-            raise EngineFailed("The engine stopped.")
-        try:
-            self._socket.send(encode(command), zmq.NOBLOCK)
-        except zmq.Again:
-            raise EngineFailed("The engine does not take requests.") from None
-        # Sending may consume the descriptor's edge for frames that arrived meanwhile.
-        self._loop.call_soon(self.drain)
-
     def drain(self) -> None:
-        """Deliver the frames that have arrived; yields to the loop after a bounded number."""
+        """Deliver the messages that have arrived; yields to the loop after a bounded number."""
         for _ in range(_DRAIN):
             if self._socket.closed:
                 return
@@ -81,11 +71,65 @@ class GatewayChannel:
                 data = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._on_report(decode_report(data))
+            self._on_data(data)
         self._loop.call_soon(self.drain)
+
+    def _send(self, data: bytes) -> None:
+        """Raises ``zmq.Again`` when the other side takes nothing."""
+        self._socket.send(data, zmq.NOBLOCK)
+        # Sending may consume the descriptor's edge for messages that arrived meanwhile.
+        self._loop.call_soon(self.drain)
+
+    def _close(self, linger_ms: int) -> None:
+        if not self._socket.closed:
+            self._loop.remove_reader(self._descriptor)
+            self._socket.close(linger=linger_ms)
+
+
+class RelayChannel(_LoopChannel):
+    """A replica's end, for one that lives in an event loop: ``on_command`` is called there, once for each command, in order."""
+
+    def __init__(self, address: str, on_command: Callable[[Command], None]) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
+        socket.connect(address)
+        super().__init__(socket, lambda data: on_command(decode_command(data)))
+
+    async def send(self, report: Report) -> None:
+        """Waits while the gateway does not read: a bounded number of frames is ever under way."""
+        data = encode(report)
+        while True:
+            try:
+                return self._send(data)
+            except zmq.Again:
+                await asyncio.sleep(_FULL_PAUSE_S)
+
+    def close(self, linger_ms: int) -> None:
+        """Give frames under way ``linger_ms`` to leave."""
+        self._close(linger_ms)
+        self._context.term()
+
+
+class GatewayChannel(_LoopChannel):
+    """The gateway's end: ``on_report`` is called once for each frame, in order."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, on_report: Callable[[Report], None]) -> None:
+        socket = context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, _NO_LIMIT)
+        socket.bind(address)
+        super().__init__(socket, lambda data: on_report(decode_report(data)))
+
+    def send(self, command: Command) -> None:
+        """Raises ``EngineFailed`` when the replica has stopped taking commands."""
+        if self._socket.closed:
+            raise EngineFailed("The engine stopped.")
+        try:
+            self._send(encode(command))
+        except zmq.Again:
+            raise EngineFailed("The engine does not take requests.") from None
 
     def close(self) -> None:
         """Harmless when called twice. Removes the socket's file."""
-        if not self._socket.closed:
-            self._loop.remove_reader(self._descriptor)
-            self._socket.close()
+        self._close(0)

@@ -8,15 +8,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import structlog
-import zmq
-import zmq.asyncio
 
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.engines.base import BLOCK_TOKENS, Engine, EngineEvent, EngineRequest, EngineUsage, ExecutorShape, Finished, Prefilling, Tokens
+from antiphon.inference.channel import RelayChannel
 from antiphon.inference.wire import (
     Cancel,
+    Command,
     FailedFrame,
     FinishedFrame,
     PrefillFrame,
@@ -27,8 +27,6 @@ from antiphon.inference.wire import (
     Stop,
     Submit,
     TokensFrame,
-    decode_command,
-    encode,
 )
 
 log = structlog.get_logger(__name__)
@@ -81,15 +79,14 @@ class Relay:
         self._underway: dict[int, _Underway] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._last_handle = 0
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.RCVHWM, 0)
-        self._socket.connect(address)
+        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        """Bounded by what the gateway has under way: a few for each request."""
+        self._channel = RelayChannel(address, self._commands.put_nowait)
 
     async def run(self) -> None:
         """Serve; what still runs at the end is dropped, its connections closed."""
         shape = ExecutorShape(self._blocks, BLOCK_TOKENS, self._context_tokens, vocabulary_tokens=0, end_token_ids=frozenset())
-        await self._socket.send(encode(ReplicaReady(os.getpid(), shape, self._context_tokens, _MOST_ROWS, release=self._release)))
+        await self._channel.send(ReplicaReady(os.getpid(), shape, self._context_tokens, _MOST_ROWS, release=self._release))
         await self._say()
         try:
             while await self._obey():
@@ -98,11 +95,11 @@ class Relay:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-            self._socket.close(linger=1000)
+            self._channel.close(linger_ms=1000)
 
     async def _obey(self) -> bool:
         """Act on the next command; ``False`` after ``Stop``. Bands have no meaning on a server that is not ours."""
-        command = decode_command(await self._socket.recv())
+        command = await self._commands.get()
         match command:
             case Submit(handle, request):
                 self._last_handle = max(self._last_handle, handle)
@@ -151,4 +148,4 @@ class Relay:
         held = min(sum(underway.blocks for underway in self._underway.values()), self._blocks)
         free = self._blocks - held
         snapshot = ReplicaSnapshot(len(self._underway), 0, free, held, 0, unpromised=free, last_handle=self._last_handle)
-        await self._socket.send(encode(StepFrame(frames, snapshot, None)))
+        await self._channel.send(StepFrame(frames, snapshot, None))
