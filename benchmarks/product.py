@@ -179,11 +179,13 @@ def added(report: Report, engine: Served, ours: Served, theirs: OpenWebUi, quick
     more: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(rounds):
         found: dict[str, list[float]] = {name: [] for name in ways}
-        for half in (list(ways), list(reversed(ways))) if turn % 2 == 0 else (list(reversed(ways)), list(ways)):
-            for name in half:
+        for half, order in enumerate((list(ways), list(reversed(ways))) if turn % 2 == 0 else (list(reversed(ways)), list(ways))):
+            for name in order:
                 for number in range(count // 2):
                     time.sleep(PAUSE_S)
-                    found[name].append(ways[name](f"({report.seed}.{turn}.{number}) tell me about the river"))
+                    # Nobody's question was asked before: of one in its cache the engine computes a token at the pace of an answer.
+                    question = f"({report.seed}.{turn}.{half}.{name}.{number}) tell me about the river"
+                    found[name].append(ways[name](question))
         for name, seconds in found.items():
             every[name] += seconds
             more[name].append(1000 * (median(seconds) - median(found["engine"])))
