@@ -74,7 +74,7 @@ def belongings(person: Person) -> dict[str, str]:
         "token": share["url"].rpartition("/")[2],
         "memory_id": person.http.post("/v1/me/memory", json={"text": "tea"}).json()["id"],
         "key_id": person.http.post("/v1/keys", json={"name": "spare", "scopes": ["chat"]}).json()["id"],
-        "user_id": person.http.post("/v1/admin/users", json={"name": "colleague"}).json()["user"]["id"],
+        "user_id": person.http.post("/v1/admin/users", json={"name": f"colleague-{conversation[-12:]}"}).json()["user"]["id"],
     }
 
 
