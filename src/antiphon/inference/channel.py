@@ -18,14 +18,19 @@ _NO_LIMIT = 0
 """For commands: there are at most a few for each request under way, and one that is lost is a request nobody can stop."""
 
 
+def _replica_end(context: zmq.Context[zmq.Socket[bytes]], address: str) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
+    socket.connect(address)
+    return socket
+
+
 class ReplicaChannel:
     """The replica's end: blocking, one thread. Implements ``Channel``."""
 
     def __init__(self, address: str) -> None:
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
-        self._socket.connect(address)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = _replica_end(self._context, address)
 
     def receive(self, *, wait: bool, expected: int = 0) -> list[Command]:
         commands: list[Command] = []
@@ -91,10 +96,7 @@ class RelayChannel(_LoopChannel):
 
     def __init__(self, address: str, on_command: Callable[[Command], None]) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        socket = self._context.socket(zmq.DEALER)
-        socket.setsockopt(zmq.RCVHWM, _NO_LIMIT)
-        socket.connect(address)
-        super().__init__(socket, lambda data: on_command(decode_command(data)))
+        super().__init__(_replica_end(self._context, address), lambda data: on_command(decode_command(data)))
 
     async def send(self, report: Report) -> None:
         """Waits while the gateway does not read: a bounded number of frames is ever under way."""

@@ -108,7 +108,7 @@ class Books:
 
     async def close_left(self, *, unkept_for: timedelta) -> int:
         """Close what nobody has kept for so long; returns how many records that were."""
-        left, before = 0, await self.generations.now() - unkept_for
+        left, before = 0, await self._store_now(anew=True) - unkept_for
         while records := await self.generations.left_usage(before=before, limit=_CLOSED_AT_ONCE):
             for record in records:
                 ended = Ended(record.generation_id, GenerationStatus.FAILED, record.usage, record.finished_at)
