@@ -91,6 +91,9 @@ def test_hostile_answers_do_nothing(context: BrowserContext, server: Server, mes
     page.reload()
     expect(chat.messages).to_have_count(2)
     _nothing_happened(page)
+    page.goto(owner.http.post(f"/v1/conversations/{sent[-1][0]}/share").json()["url"])
+    expect(page.locator(".prose")).to_have_count(1)
+    _nothing_happened(page)
 
 
 def _nothing_happened(page: Page) -> None:

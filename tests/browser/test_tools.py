@@ -63,15 +63,23 @@ def test_pin_folder_and_archive(chat: Chat) -> None:
     expect(options).to_have_count(1)
 
 
-def test_a_share_can_be_read_and_revoked(chat: Chat) -> None:
-    chat.ask("To be shared")
+def test_a_share_can_be_read_and_revoked(chat: Chat, browser: Browser) -> None:
+    chat.use("echo")
+    chat.ask("To be **shared**")
     chat.page.get_by_role("button", name="Share", exact=True).click()
     chat.page.get_by_test_id("share-create").click()
     url = chat.page.get_by_test_id("share-url").input_value()
-    assert "To be shared" in httpx.get(url, trust_env=False).text
+    assert "To be **shared**" in httpx.get(url, trust_env=False).text
+    anybody = browser.new_page()
+    anybody.goto(url)
+    expect(anybody.locator(".bubble")).to_have_text("To be **shared**")
+    expect(anybody.locator(".prose strong")).to_have_text("shared")
     chat.page.get_by_role("button", name="Revoke").click()
     expect(chat.page.get_by_role("button", name="Revoke")).to_have_count(0)
     assert httpx.get(url, trust_env=False).status_code == 404
+    anybody.reload()
+    expect(anybody.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    anybody.close()
 
 
 def test_an_import_reports_and_an_export_brings_it_back(chat: Chat, tmp_path: Path) -> None:

@@ -113,6 +113,13 @@ export interface Hit {
   snippet: string;
 }
 
+/** A conversation as it was when it was shared. */
+export interface SharedConversation {
+  title: string;
+  created_at: string;
+  data: { role: Message["role"]; content: string; model: string | null; created_at: string }[];
+}
+
 export interface Share {
   id: string;
   url: string;
@@ -318,6 +325,7 @@ export const api = {
 
   share: (id: string) => call<{ id: string; url: string }>("POST", `/v1/conversations/${part(id)}/share`, { body: {} }),
   shares: () => call<Page<Share>>("GET", "/v1/shares?limit=100"),
+  shared: (token: string) => call<SharedConversation>("GET", `/v1/shared/${part(token)}`),
   revokeShare: (id: string) => call<void>("DELETE", `/v1/shares/${part(id)}`),
 
   importFile: (file: Blob, name: string) => {

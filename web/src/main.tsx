@@ -4,6 +4,7 @@ import { App } from "./components/App";
 import { loadMarkdown } from "./components/Markdown";
 import { startPage } from "./components/page";
 import { startLanguage } from "./i18n";
+import { sharedToken } from "./state/router";
 import { session, startSession } from "./state/session";
 import { startSettings } from "./state/settings";
 import { startThreads } from "./state/threads";
@@ -22,6 +23,14 @@ import "./styles/narrow.css";
 async function start(root: HTMLElement): Promise<void> {
   startSettings();
   const language = startLanguage();
+  const shared = sharedToken();
+  if (shared !== null) {
+    const [{ SharedChat }] = await Promise.all([import("./shared/SharedChat"), language]);
+    render(<SharedChat token={shared} />, root);
+    document.getElementById("shell")?.remove();
+    void loadMarkdown();
+    return;
+  }
   startThreads();
   startPage();
   void startSession();

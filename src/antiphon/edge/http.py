@@ -42,7 +42,7 @@ from antiphon.edge.schemas import ChatCompletion
 from antiphon.edge.services import EdgeServices
 from antiphon.edge.stream import Streams
 from antiphon.edge.transferring import Imports
-from antiphon.edge.web_client import StaticFiles, send_file
+from antiphon.edge.web_client import StaticFiles, send_file, wants_page
 
 SHORT_WAYS = {"/v1/chat/completions": ShortWay(ChatCompletion, complete)}
 """What POST of these does, and in OpenAI's shapes."""
@@ -257,14 +257,9 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 def _told(problem: Problem, request: Request) -> Response:
     """``problem``; a person whose browser went to an address that is none sees a page."""
-    if problem.status == 404 and _wants_page(request.scope):
+    if problem.status == 404 and wants_page(request.scope):
         return Handoff(_missing_page(app_state(request).static))
     return problem_response(problem, request.scope)
-
-
-def _wants_page(scope: Scope) -> bool:
-    accepted = header(scope["headers"], b"accept") or ""
-    return scope["method"] == "GET" and not scope["path"].startswith("/v1/") and "text/html" in accepted
 
 
 def _missing_page(static: StaticFiles) -> ASGIApp:

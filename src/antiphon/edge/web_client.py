@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.types import Send
+from starlette.types import Scope, Send
+
+from antiphon.edge.auth import header
 
 _CLIENT_PAGE = re.compile(r"/(?:c/[A-Za-z0-9_-]{1,64}|operator)?\Z")
 _IMMUTABLE = b"public, max-age=31536000, immutable"
@@ -32,6 +34,8 @@ class StaticFile:
     encoded: tuple[tuple[str, bytes], ...] = ()
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Instead of those that every other answer has."""
+    built: bool = True
+    """False of the page that stands in for a client that is not built."""
 
 
 class StaticFiles:
@@ -73,12 +77,18 @@ async def send_file(file: StaticFile, send: Send, *, accept_encoding: str, statu
     await send({"type": "http.response.body", "body": content})
 
 
+def wants_page(scope: Scope) -> bool:
+    """Whether a person's browser goes to an address that is none of the API's."""
+    accepted = header(scope["headers"], b"accept") or ""
+    return scope["method"] == "GET" and not scope["path"].startswith("/v1/") and "text/html" in accepted
+
+
 def _refused(part: str) -> bool:
     return re.search(r";\s*q=0(\.0*)?\s*\Z", part) is not None
 
 
 def _load(folder: Path) -> dict[str, StaticFile]:
-    files: dict[str, StaticFile] = {"/index.html": StaticFile(_NOT_BUILT, b"text/html; charset=utf-8", _REVALIDATE)}
+    files: dict[str, StaticFile] = {"/index.html": StaticFile(_NOT_BUILT, b"text/html; charset=utf-8", _REVALIDATE, built=False)}
     suffixes = tuple(suffix for _, suffix in _ENCODINGS)
     if not folder.is_dir():
         return files

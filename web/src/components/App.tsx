@@ -15,6 +15,7 @@ import { ConfirmDialog, HelpDialog } from "./Dialog";
 import { Header } from "./Header";
 import { Icon, Logo } from "./Icon";
 import { Lazy } from "./Lazy";
+import { NoPage } from "./NoPage";
 import { waitText } from "./Outcome";
 import { Sidebar } from "./Sidebar";
 import { SignedOut } from "./SignedOut";
@@ -107,19 +108,6 @@ function useTitle(): void {
   useEffect(() => {
     document.title = `${mark}${title ? `${title} · Antiphon` : "Antiphon"}`;
   }, [title, mark]);
-}
-
-function NoPage() {
-  return (
-    <main class="gate">
-      <Logo size={40} />
-      <h1>{t("pageMissing")}</h1>
-      <p>{t("pageMissingText")}</p>
-      <a class="button primary" href="/">
-        {t("toChats")}
-      </a>
-    </main>
-  );
 }
 
 export function App() {

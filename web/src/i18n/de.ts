@@ -260,6 +260,9 @@ export const de: Words = {
   nothingFound: "Nichts gefunden.",
   searchFailed: "Die Suche ging nicht. Bitte noch einmal versuchen.",
 
+  sharedChat: "Ein geteilter Chat",
+  sharedWhen: (when) => `Geteilt am ${when}. Was später geschrieben wurde, steht nicht darin.`,
+  ownChat: "Selbst chatten",
   shareTitle: "Diesen Chat teilen",
   shareText: (title) => `Wer den Link hat, kann „${title}“ lesen, wie der Chat jetzt ist. Späteres steht nicht darin.`,
   shareCreate: "Link anlegen",

@@ -276,6 +276,9 @@ export const en = {
   searchFailed: "The search failed. Try again.",
 
   // sharing and moving
+  sharedChat: "A shared chat",
+  sharedWhen: (when: string) => `Shared ${when}. What was written later is not in it.`,
+  ownChat: "Start your own chat",
   shareTitle: "Share this chat",
   shareText: (title: string) => `Whoever has the link can read “${title}” as it is now. What you write later is not in it.`,
   shareCreate: "Make a link",

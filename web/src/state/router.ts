@@ -50,3 +50,8 @@ function move(path: string, replace: boolean): void {
   if (replace) history.replaceState(null, "", path);
   else history.pushState(null, "", path);
 }
+
+/** The token of a shared chat, where the address is one's link. */
+export function sharedToken(): string | null {
+  return /^\/s\/([A-Za-z0-9_-]+)$/.exec(location.pathname)?.[1] ?? null;
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,11 +11,12 @@ from starlette.responses import HTMLResponse, Response
 from antiphon.core.clock import rfc3339
 from antiphon.core.errors import NotFound
 from antiphon.core.ids import IdKind, ShareId
-from antiphon.core.messages import Role
-from antiphon.edge.access import CHAT, PUBLIC, GuardedRoute, OwnerOf, Services, guarded
+from antiphon.edge.access import CHAT, PUBLIC, GuardedRoute, OwnerOf, Services, app_state, guarded
 from antiphon.edge.body import check_text
 from antiphon.edge.paths import ConversationPath, PageCursor, PageLimit, SharePath
 from antiphon.edge.services import EdgeServices
+from antiphon.edge.shared_page import client_page, plain_page
+from antiphon.edge.web_client import wants_page
 from antiphon.stores.shares.base import Share
 
 router = APIRouter(tags=["shares"], route_class=GuardedRoute)
@@ -24,7 +24,6 @@ router = APIRouter(tags=["shares"], route_class=GuardedRoute)
 _TOKEN_BYTES = 24
 _MAX_TOKEN = 64
 _NOT_INDEXED = {"X-Robots-Tag": "noindex, nofollow, noarchive", "Referrer-Policy": "no-referrer"}
-_SPEAKER = {Role.USER: "You said", Role.ASSISTANT: "The answer", Role.SYSTEM: "Instructions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +106,18 @@ async def get_shared(token: Annotated[str, Path()], services: Services, response
 
 @router.get("/s/{token}", response_class=HTMLResponse, responses={404: {"content": {"text/html": {}}}})
 @guarded(PUBLIC)
-async def show_shared(token: Annotated[str, Path()], services: Services) -> Response:
-    """What a link shows, as a plain page without scripts."""
+async def show_shared(token: Annotated[str, Path()], services: Services, request: Request) -> Response:
+    """What a link shows: to browsers in the client, to others as a plain page without scripts."""
     share = await _shared(services, token)
-    return HTMLResponse(_page(share), headers=_NOT_INDEXED)
+    client = await app_state(request).static.page()
+    page = client_page(client.content.decode(), share) if client.built and wants_page(request.scope) else plain_page(share)
+    return HTMLResponse(page, headers={**_NOT_INDEXED, "Vary": "Accept"})
 
 
 async def _shared(services: EdgeServices, token: str) -> Share:
     if len(token) > _MAX_TOKEN:
         raise NotFound
     return await services.shares.read(check_text(token))
-
-
-def _page(share: Share) -> str:
-    title = html.escape(share.title or "A shared conversation")
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f'<meta name="robots" content="noindex,nofollow"><title>{title}</title></head><body><main><h1 dir="auto">{title}</h1>',
-    ]
-    for message in share.messages:
-        heading = html.escape(_SPEAKER[message.role] + (f" ({message.model})" if message.model else ""))
-        parts.append(f'<article><h2>{heading}</h2><div dir="auto">{_paragraphs(message.content)}</div></article>')
-    parts.append("</main></body></html>")
-    return "".join(parts)
-
-
-def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{html.escape(part).replace(chr(10), '<br>')}</p>" for part in text.split("\n\n") if part.strip())
 
 
 def _share_answer(services: EdgeServices, request: Request, share: Share) -> ShareAnswer:
