@@ -44,6 +44,16 @@ def test_beyond_the_limit_a_quicker_smaller_model_answers() -> None:
     assert decide(ASK, look(), look(9.0, pool="small"), sticky=True) == Admit()
 
 
+def test_a_smaller_model_that_has_to_be_loaded_answers_where_that_is_quicker_or_there_is_no_other() -> None:
+    small = replace(look(2.0, pool="small"), on_demand=True)
+    given = Downgrade("small", "small-model", "high_demand", Queue(5, 2000))
+    assert decide(ASK, look(), small, sticky=True) == Admit()
+    assert decide(ASK, look(9.0), small, sticky=False) == given
+    late = replace(small, wait_s=9.0, opening_s=8.5)
+    assert decide(ASK, look(9.0), late, sticky=False) == Shed("high_demand", 1000)
+    assert isinstance(decide(ASK, look(available=False), late, sticky=False), Downgrade)
+
+
 def test_what_cannot_be_served_in_time_is_refused_at_once() -> None:
     assert decide(ASK, look(9.0), None, sticky=False, retry_after_s=6.5) == Shed("high_demand", 6500)
     assert decide(ASK, look(available=False), None, sticky=False) == Shed("no_capacity", 4000)

@@ -4,8 +4,10 @@ import pytest
 
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import ExecutorShape
-from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose
+from antiphon.inference.ask import Demand
+from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose, serving_of
 from antiphon.inference.prefix_cache import prompt_fingerprints
+from antiphon.inference.wait_forecast import Expected, forecast
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
 READY = ReplicaReady(1, ExecutorShape(10, 32, 320, 100, frozenset()), 320, 4)
@@ -42,6 +44,15 @@ def test_an_empty_replica_takes_anything_and_a_busy_one_what_fits() -> None:
     busy = ledger(snapshot(running=1, unpromised=3))
     assert busy.fits(room(96), 0.0)
     assert not busy.fits(room(97), 0.0)
+
+
+def test_a_replica_that_is_away_is_forecast_as_it_was_and_one_that_never_was_keeps_nobody_waiting() -> None:
+    away = ledger(snapshot(running=4, unpromised=0))
+    away.close()
+    line = [Expected(Demand(32, 32, 400), Band.STANDARD)] * 4
+    assert max(forecast(serving_of([away], []), line)) < 0.2, "four rows for four"
+    assert forecast(serving_of([away], []), [*line, *line])[-1] > 1.0
+    assert max(forecast(serving_of([ReplicaLedger()], []), line * 4)) < 0.5
 
 
 def test_a_burst_between_two_snapshots_cannot_overshoot() -> None:

@@ -173,6 +173,25 @@ def test_one_that_cannot_be_loaded_gives_its_room_back_and_is_not_tried_at_once(
     assert [name for _, name in one.loads].count("b") == 1
 
 
+def test_a_time_is_told_by_the_answers_under_way_and_by_those_that_are_wanted_before() -> None:
+    one = world(sizes=dict.fromkeys(SIZES, 5))
+    residency = one.residency
+    assert residency.opening_s("b", one.now) == LOAD_S, "as another of its size took"
+    one.now += TENURE_S
+    residency.decide({"a": Need(running=1, emptied_s=7.0), "b": Need(waiting=1)}, one.now)
+    assert residency.presence("a") is Presence.LEAVING
+    assert residency.opening_s("b", one.now) == 7.0 + LOAD_S
+    assert residency.opening_s("c", one.now) == 7.0 + LOAD_S + TENURE_S + LOAD_S
+    assert residency.opening_s("a", one.now) == residency.opening_s("c", one.now)
+
+
+def test_a_load_that_is_late_is_expected_to_be_late_for_as_long_again() -> None:
+    residency = Residency(5, {"a": 5})
+    residency.begin(0.0)
+    told = [residency.opening_s("a", now) for now in (0.0, 4.0, 5.0, 15.0)]
+    assert told == [5.0, 1.0, 0.5, 10.0]
+
+
 class Residents(RuleBasedStateMachine):
     """Anybody wants anything and goes away again: memory is not overdrawn, and who stays is served in the end."""
 

@@ -262,7 +262,7 @@ async def test_a_running_answer_whose_heartbeats_fail_is_not_taken_from_itself(g
 async def test_live_states_come_before_the_first_text(stage: Stage) -> None:
     accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=5))
     async with stage.runner.reading(accepted.generation_id) as live:
-        states = [state async for state in live]
+        states = [state async for state in live if state is not None]
     assert all(isinstance(state.event, Queued | PrefillProgress) for state in states)
     assert stage.runner.live(accepted.generation_id) is None
     async with stage.runner.reading(GenerationId("gen_none")) as live:

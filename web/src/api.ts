@@ -83,6 +83,8 @@ export interface Model {
   status: "ready" | "loading" | "down";
   load: "normal" | "high" | "full";
   wait_ms?: number;
+  /** `false`: it is not in memory, and starts as soon as somebody asks it. */
+  loaded?: boolean;
   context_tokens: number;
   allowed: boolean;
   price?: string | Record<string, string | null> | null;

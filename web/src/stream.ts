@@ -34,7 +34,7 @@ export interface Source {
 }
 
 export type StatusData =
-  | { state: "queued"; position: number; eta_ms: number | null }
+  | { state: "queued" | "starting"; position: number; eta_ms: number | null }
   | { state: "prefill"; done: number; total: number }
   | { state: "downgraded"; from: string; to: string; reason: string }
   | { state: string };

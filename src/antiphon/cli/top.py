@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _EVERY_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
+_PRESENCE = {"absent": "not in memory", "loading": "being loaded", "leaving": "makes room", "unloading": "being unloaded"}
+"""What is said of a model that is not simply there."""
 
 
 def add(commands: Commands) -> None:
@@ -54,11 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def table(pools: tuple[PoolState, ...]) -> str:
-    """A line for each pool and one for each of its replicas."""
+    """A line for each pool, and one for each replica of those that are in memory."""
     lines: list[str] = []
+    width = max((len(pool.name) for pool in pools), default=0)
     for pool in pools:
         waiting = "  ".join(f"{queue.band} {queue.waiting}" for queue in pool.queue)
-        lines.append(f"{pool.name}   waiting: {waiting}   load {pool.load}   refused {pool.shed}   downgraded {pool.downgraded}")
+        state = f"{pool.name:{width}}   waiting: {waiting}   load {pool.load}   refused {pool.shed}   downgraded {pool.downgraded}"
+        presence = _PRESENCE.get(pool.presence, "")
+        away = f", answers in about {pool.wait_ms / 1000:.0f} s" if presence and pool.wait_ms >= 500 else ""
+        lines.append(f"{state}   {presence}{away}".rstrip())
+        if not pool.replicas:
+            continue
         lines.append(f"  {'REPLICA':14} {'STATE':11} {'CIRCUIT':9} {'BATCH':>5} {'WAIT':>5} {'TOK/S':>8}   BLOCKS free/held/cached")
         for one in pool.replicas:
             blocks = f"{one.blocks.free}/{one.blocks.held}/{one.blocks.cached}"

@@ -156,7 +156,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
 
 class PoolState(msgspec.Struct, frozen=True):
-    """One pool; ``shed`` and ``downgraded`` count turns since the server's start."""
+    """One pool; ``shed`` and ``downgraded`` count turns since the server's start, ``presence`` is its model's, in memory."""
 
     name: str
     queue: tuple[Queue, ...]
@@ -165,6 +165,7 @@ class PoolState(msgspec.Struct, frozen=True):
     wait_ms: int = 0
     shed: int = 0
     downgraded: int = 0
+    presence: str = "resident"
 
 
 class Reconnect(msgspec.Struct, frozen=True):

@@ -185,7 +185,7 @@ class EventStream(Reader):
         if tail.started and tail.notice is not None and tail.notice is not self._noticed:
             self._noticed = tail.notice
             await self._write(sse.encode_live(tail.notice.event))
-        if tail.started and tail.status is not self._shown and not self._caught_up:
+        if tail.started and tail.status is not self._shown:
             self._shown = tail.status
             if tail.status is not None:
                 await self._write(sse.encode_live(tail.status.event))

@@ -27,7 +27,7 @@ _FIRST_POLL_S = 0.01
 _LAST_POLL_S = 0.25
 _TELL_AGAIN_S = 1.0
 
-BeReader = Callable[[GenerationId], AbstractAsyncContextManager[AsyncIterator[LiveState]]]
+BeReader = Callable[[GenerationId], AbstractAsyncContextManager[AsyncIterator[LiveState | None]]]
 """Be one of a generation's readers while the context is open, which yields its live states."""
 
 _log = structlog.get_logger(__name__)
@@ -178,9 +178,11 @@ class Tail:
                 return
             await self._source.wait(self.generation_id, self._seq)
 
-    async def _follow_live(self, states: AsyncIterator[LiveState]) -> None:
+    async def _follow_live(self, states: AsyncIterator[LiveState | None]) -> None:
         async for state in states:
-            if isinstance(state.event, Title):
+            if state is None:
+                self.status = None
+            elif isinstance(state.event, Title):
                 self.title = state
             elif isinstance(state.event, Downgraded):
                 self.notice = state

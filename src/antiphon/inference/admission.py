@@ -102,7 +102,7 @@ def decide(ask: Ask, here: Look, smaller: Look | None, *, sticky: bool, retry_af
     ``sticky``: the conversation was given it a while ago. ``retry_after_s`` is told where it is refused.
     """
     taken = within_limit(ask, here)
-    if smaller is not None and (sticky or not taken) and within_limit(ask, smaller):
+    if smaller is not None and (sticky or not taken) and _helps(ask, here, smaller):
         reason: DowngradeReason = "high_demand" if here.available else "unavailable"
         return Downgrade(smaller.pool, smaller.model, reason, _let_in(ask, smaller))
     if taken:
@@ -110,6 +110,15 @@ def decide(ask: Ask, here: Look, smaller: Look | None, *, sticky: bool, retry_af
     if here.available:
         return Shed("high_demand", round(1000 * retry_after_s))
     return Shed("no_capacity", round(1000 * min(max(here.opening_s, 1.0), _LONGEST_OPENING_S)))
+
+
+def _helps(ask: Ask, here: Look, smaller: Look) -> bool:
+    """Whether the smaller model answers sooner; one that has to be loaded only where the load too is within the limit, or there is
+    no other. Loading it may be what takes the room of the one that was asked for.
+    """
+    if smaller.on_demand and here.available and (within_limit(ask, here) or smaller.wait_s > ask.wait_limit_s):
+        return False
+    return within_limit(ask, smaller)
 
 
 def output_cap(ask: Ask, *, high: bool) -> int | None:

@@ -9,13 +9,15 @@ from typing import Literal
 
 from antiphon.core.tenancy import Band
 from antiphon.inference.circuit import CircuitBreaker
+from antiphon.inference.residency import Presence
 from antiphon.inference.stream_pace import StreamPace
 from antiphon.inference.wait_forecast import Serving
 from antiphon.inference.wire import ReplicaReady, ReplicaSnapshot
 
 _HEADROOM = {Band.HIGH: 0.0, Band.STANDARD: 0.02, Band.LOW: 0.05, Band.BATCH: 0.2}
 """The part of rows and blocks that a band leaves to higher ones: they find room at once, without pre-empting anybody."""
-_BLOCK_TOKENS = 32
+_UNSEEN_ROWS, _UNSEEN_TOKENS = 256, 1 << 20
+"""What a replica is taken to hold, and each of its rows, that was never there."""
 _LOAD_TOKENS = 16
 """What one more row costs a newcomer, in tokens of prefill."""
 
@@ -32,11 +34,12 @@ class ServedPool:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus(ServedPool):
-    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait."""
+    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait; ``presence`` is its model's, in memory."""
 
     status: Literal["ready", "loading", "down"]
     load: Literal["normal", "high", "full"]
     wait_ms: int
+    presence: Presence = Presence.RESIDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class ReplicaLedger:
         self._pace = StreamPace(stream_tokens_per_s) if stream_tokens_per_s > 0 else None
         self._ready: ReplicaReady | None = None
         self._snapshot: ReplicaSnapshot | None = None
+        self._last: tuple[ReplicaReady, tuple[float, ...]] | None = None
         self._credit: dict[int, tuple[int, int]] = {}
         self._cached: dict[int, int] = {}
         self.breaker = CircuitBreaker()
@@ -90,11 +94,18 @@ class ReplicaLedger:
     def ready(self) -> ReplicaReady | None:
         return self._ready
 
+    @property
+    def last(self) -> tuple[ReplicaReady, tuple[float, ...]] | None:
+        """What it could do, and its ``step_ms``, when it was there last."""
+        return self._last
+
     def open(self, ready: ReplicaReady) -> None:
         self.close()
         self._ready = ready
 
     def close(self) -> None:
+        if self._ready is not None:
+            self._last = self._ready, () if self._snapshot is None else self._snapshot.step_ms
         self._ready, self._snapshot = None, None
         if self._pace is not None:
             self._pace.pause()
@@ -211,7 +222,9 @@ def choose(ledgers: Sequence[ReplicaLedger], rooms: Sequence[Room], turn: int, n
 def serving_of(ledgers: Sequence[ReplicaLedger], running: Sequence[tuple[float, int]]) -> Serving:
     """The replicas that are ready as one, with what runs there: for each the tokens it will still write, and will hold at its end."""
     ready = [(ledger, ledger.ready, ledger.snapshot) for ledger in ledgers if ledger.ready is not None and ledger.snapshot is not None]
-    size = ready[0][1].shape.block_tokens if ready else _BLOCK_TOKENS
+    if not ready:
+        return _once_there([ledger.last for ledger in ledgers if ledger.last is not None], running)
+    size = ready[0][1].shape.block_tokens
     headroom = {
         band: (sum(ledger.headroom(band)[0] for ledger, _, _ in ready), size * sum(ledger.headroom(band)[1] for ledger, _, _ in ready))
         for band in Band
@@ -222,11 +235,20 @@ def serving_of(ledgers: Sequence[ReplicaLedger], running: Sequence[tuple[float, 
         free_tokens=size * sum(ledger.free_blocks for ledger, _, _ in ready),
         free_rows=sum(ledger.free_rows for ledger, _, _ in ready),
         running=running,
-        step_ms=ready[0][2].step_ms if ready else (),
+        step_ms=ready[0][2].step_ms,
         prefill_tokens=sum(ledger.prefill_tokens for ledger, _, _ in ready),
         headroom=headroom,
         block_tokens=size,
     )
+
+
+def _once_there(last: Sequence[tuple[ReplicaReady, tuple[float, ...]]], running: Sequence[tuple[float, int]]) -> Serving:
+    """What replicas that are not there will be: as they were, with nothing to do. Where none ever was, nobody is known to wait."""
+    if not last:
+        return Serving(1, _UNSEEN_ROWS * _UNSEEN_TOKENS, _UNSEEN_ROWS * _UNSEEN_TOKENS, _UNSEEN_ROWS, running)
+    tokens = sum(known.shape.blocks * known.shape.block_tokens for known, _ in last)
+    rows = sum(known.max_rows for known, _ in last)
+    return Serving(len(last), tokens, tokens, rows, running, last[0][1], block_tokens=last[0][0].shape.block_tokens)
 
 
 class RateMeter:

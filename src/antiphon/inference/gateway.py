@@ -7,7 +7,7 @@ kept alive by the supervisors; the gateway joins them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from antiphon.inference.ask import Ask, ask_of
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus, ServedPool
 from antiphon.inference.pool import Pool
 from antiphon.inference.pool_replicas import PoolRuntime
+from antiphon.inference.request_events import RequestEvents
 from antiphon.inference.residency import Residency
 from antiphon.inference.resident_models import ResidentModels
 from antiphon.inference.supervisor import ipc_address, prepare_runtime_dir, remove_runtime_dir
@@ -46,27 +47,6 @@ class _Reservation:
     pool: Pool
     instead_of: Pool | None = None
     conversation: str = ""
-
-
-class RequestEvents:
-    """What a request's replica and line say to its one reader. A reader who is cancelled while it waits loses no event."""
-
-    __slots__ = ("_deadline", "_forget", "_pool", "_ticket")
-
-    def __init__(self, pool: Pool, ticket: Ticket, deadline: float, forget: Callable[[Pool, Ticket], None]) -> None:
-        self._pool = pool
-        self._ticket = ticket
-        self._deadline = deadline
-        self._forget = forget
-
-    async def next(self) -> EngineEvent | Queued:
-        """The next event; see ``Gateway.open``."""
-        return await self._pool.next_event(self._ticket, self._deadline)
-
-    def close(self) -> None:
-        """Cancel the request unless it has ended: its blocks are free after the replica's current step. Harmless when called twice."""
-        self._forget(self._pool, self._ticket)
-        self._pool.leave(self._ticket)
 
 
 class Gateway:
@@ -174,9 +154,18 @@ class Gateway:
         """Whether some pool can answer now, or as soon as its model is loaded again."""
         return any(pool.ready for pool in self._pools.values()) or (self._residents is not None and self._residents.opened)
 
-    def want(self, pool: str) -> None:
-        """Somebody waits until the pool's model is known, which it is once it was loaded; to be said again and again meanwhile."""
-        self._pool(pool).want()
+    def want(self, pool: str, request_id: str) -> Queued:
+        """Somebody waits until the pool's model is known, which it is once it was loaded; to be said again and again meanwhile.
+
+        Returns where the request stands: in the place that was kept for it, else behind everybody.
+        """
+        owner = self._pool(pool)
+        owner.want()
+        return self.reserved(request_id) or owner.behind()
+
+    def loading(self, pool: str) -> bool:
+        """Whether the pool's model is on its way into memory, and nobody can be served before."""
+        return self._pool(pool).loading
 
     def statuses(self, band: Band = Band.STANDARD) -> tuple[PoolStatus, ...]:
         """All pools, as one who would wait in ``band`` sees them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,12 +12,12 @@ import zmq
 
 from antiphon.core import telemetry as metrics
 from antiphon.core.clock import Clock
-from antiphon.core.errors import EngineFailed, QueueTimeout
+from antiphon.core.errors import EngineFailed
 from antiphon.core.events import Queued
 from antiphon.core.generation import FinishReason
 from antiphon.core.telemetry import Telemetry
 from antiphon.core.tenancy import Band
-from antiphon.engines.base import EngineEvent, EngineRequest, Prefilling, Tokens
+from antiphon.engines.base import EngineRequest, Prefilling, Tokens
 from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
 from antiphon.inference.availability import Availability
@@ -47,8 +46,8 @@ log = structlog.get_logger(__name__)
 
 _UNCLAIMED_S = 15.0
 """A place that was taken at Accept and whose request never came is given up."""
-_PATIENCE_S = 5.0
-"""A model that is being loaded is waited for beyond a request's deadline, looked at so often."""
+_OPENED_S = 30.0
+"""So long after a model was loaded those that waited for it go on waiting beyond their deadlines."""
 _WANTED_S = 1.0
 _BANDS = tuple(sorted(Band, reverse=True))
 _FEW = 16
@@ -100,12 +99,28 @@ class Pool:
         people = sum(self._policy.waiting(band) for band in Band if band is not Band.BATCH)
         if not people and self._clock.monotonic() < self._wanted_until:
             people = 1
-        return Need(self._policy.running_count, people, self._policy.waiting(Band.BATCH), self._replicas.hopeless)
+        background, emptied_s = self._policy.waiting(Band.BATCH), self._policy.emptied_s()
+        return Need(self._policy.running_count, people, background, self._replicas.hopeless, emptied_s)
 
     def want(self) -> None:
         """Somebody is going to ask it something, and has to know the model first."""
         self._wanted_until = self._clock.monotonic() + _WANTED_S
         self.residence.changed()
+
+    def behind(self) -> Queued:
+        """Where one would stand that came now and found no model there."""
+        opening_s = self._availability(self._clock.monotonic()).opening_s
+        return Queued(self._policy.waiting_count + 1, round(1000 * opening_s), starting=True)
+
+    def waits_on(self, ticket: Ticket) -> bool:
+        """Whether it may wait beyond its deadline: its model is being loaded, or it has waited for that until a moment ago."""
+        opened = ticket.entered_at < self._replicas.ready_at and self._clock.monotonic() - self._replicas.ready_at < _OPENED_S
+        return opened or self.residence.presence(self.name) is Presence.LOADING
+
+    @property
+    def loading(self) -> bool:
+        """Whether its model is on its way into memory, and nobody can be served before."""
+        return self.residence.presence(self.name) is Presence.LOADING or (self._replicas.loading and not self.ready)
 
     def pause(self) -> None:
         """Begin nothing new; what runs goes on."""
@@ -143,19 +158,21 @@ class Pool:
     def status(self, band: Band = Band.STANDARD) -> PoolStatus:
         """The pool as one who would wait in ``band`` sees it."""
         now = self._clock.monotonic()
-        availability = self._availability(now)
-        loading, away = self._replicas.loading, availability.on_demand and not self._replicas.loading
+        availability, presence = self._availability(now), self.residence.presence(self.name)
+        away = availability.on_demand
         serves = self.ready and not away
         busy = self._policy.high or self._policy.waiting_count > 0 or away
         usable = serves or (away and availability.available)
+        loading = self._replicas.loading if presence is Presence.RESIDENT else presence is Presence.LOADING
         return PoolStatus(
             name=self.name,
             model=self.runtime.spec.model,
-            status="ready" if usable else ("loading" if loading else "down"),
+            status="loading" if loading and not serves else ("ready" if usable else "down"),
             load="full" if not usable or self._policy.refuses(now) else ("high" if busy else "normal"),
             wait_ms=round(1000 * (self._policy.band_wait_s(band, now) if serves else availability.opening_s)),
             context_tokens=self._replicas.context_tokens,
             release=self._replicas.release,
+            presence=presence,
         )
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
@@ -212,26 +229,6 @@ class Pool:
         if told is not None:
             ticket.mailbox.put(told)
         return ticket
-
-    async def next_event(self, ticket: Ticket, deadline: float) -> EngineEvent | Queued:
-        """The ticket's next event. Raises ``EngineFailed``, and ``QueueTimeout`` at ``deadline`` (the loop's time) without a replica."""
-        event = ticket.mailbox.take()
-        while event is None:
-            if ticket.replica is not None or ticket.ended:
-                event = await ticket.mailbox.get()
-                break
-            try:
-                async with asyncio.timeout_at(deadline):
-                    event = await ticket.mailbox.get()
-            except TimeoutError:
-                if ticket.replica is not None or ticket.ended:
-                    continue
-                if self.residence.presence(self.name) is not Presence.LOADING:
-                    raise QueueTimeout("No model became free in time.") from None
-                deadline = asyncio.get_running_loop().time() + _PATIENCE_S
-        if isinstance(event, Tokens):
-            ticket.read_tokens += len(event.token_ids)
-        return event
 
     def leave(self, ticket: Ticket) -> None:
         """The reader has gone: a request that has not ended is cancelled, its blocks free after the current step."""
@@ -321,15 +318,24 @@ class Pool:
     def _say_standings(self, *, everybody: bool = False) -> None:
         """Tell those in the line what has changed for them."""
         if everybody or self._policy.waiting_count <= _FEW:
-            for standing in self._policy.standings(self._clock.monotonic()):
-                self._tickets[standing.key].mailbox.put(self._queued(standing))
+            news = self._policy.standings(self._clock.monotonic())
+            # How long a load still takes is news to everybody.
+            all_of_them = everybody and not self._begins
+            for ticket in self._tickets.values() if all_of_them else [self._tickets[standing.key] for standing in news]:
+                if (place := self._told(ticket)) is not None:
+                    ticket.mailbox.put(place)
         self._report_waiting()
 
     def _queued(self, standing: Standing[int]) -> Queued:
-        if self.ready and not self._paused:
+        if self._begins:
             return Queued(standing.position, standing.eta_ms)
         opening_s = self._availability(self._clock.monotonic()).opening_s
         return Queued(standing.position, standing.eta_ms + round(1000 * opening_s), starting=True)
+
+    @property
+    def _begins(self) -> bool:
+        """Whether those that wait are served, one after the other."""
+        return self.ready and not self._paused
 
     def _report_waiting(self) -> None:
         for band, waiting in self.waiting().items():

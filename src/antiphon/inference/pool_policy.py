@@ -20,7 +20,7 @@ from antiphon.inference.fleet import RateMeter, ReplicaLedger, Room, choose, ser
 from antiphon.inference.forecast_error import ForecastError
 from antiphon.inference.line_view import LineView, Place, Surroundings, line_view
 from antiphon.inference.standing import Standing, counted_down, told_now
-from antiphon.inference.wait_forecast import HORIZON_S
+from antiphon.inference.wait_forecast import HORIZON_S, Serving, emptied_s
 from antiphon.inference.wait_queue import Waiter, WaitQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -117,7 +117,8 @@ class PoolPolicy(Generic[K]):
         room = Room(demand.tokens, demand.prefill_tokens, ask.band)
         here = not availability.on_demand and not self._ahead(ask.band)
         starts_now = here and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
-        place = self._newcomer(ask, now) if not starts_now and availability.available else Place(1, prefill_s)
+        moves = not availability.on_demand
+        place = self._newcomer(ask, now, moves=moves) if not starts_now and availability.available else Place(1, prefill_s)
         if not starts_now:
             place = replace(place, wait_s=place.wait_s + availability.opening_s)
         high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and self._is_shared(ask)
@@ -311,11 +312,14 @@ class PoolPolicy(Generic[K]):
         if view is None or now - view.at > oldest_s or self._entered > waiting // 16:
             self._changed, self._entered = False, 0
             order, ends = self._queue.order_and_ends(now, self._demands.usual.tokens)
-            running = [(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()]
-            around = Surroundings(serving_of(self._ledgers, running), self._demands.arrivals(now), self._demands.usual)
+            around = Surroundings(self._serving, self._demands.arrivals(now), self._demands.usual)
             demands = {key: wait.demand for key, wait in self._waits.items()}
             view = self._view = line_view(order, ends, demands, around, now)
         return view
+
+    def emptied_s(self) -> float:
+        """About how long until all that runs has ended."""
+        return emptied_s(self._serving)
 
     def check(self) -> None:
         """Raise ``AssertionError`` unless queue, waits and runs agree."""
@@ -325,13 +329,16 @@ class PoolPolicy(Generic[K]):
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _newcomer(self, ask: Ask, now: float) -> Place:
-        """Where one would stand, as it is played. Those who came since the line was viewed stand before it too.
+    def _newcomer(self, ask: Ask, now: float, *, moves: bool) -> Place:
+        """Where one would stand, as it is played. Those who came since the line was viewed stand before it too. Where nothing
+        ``moves`` before the model is loaded, no pace is asked.
 
         Nobody is told more than the horizon: the pace of a pool that stood still says nothing about the time after.
         """
         view = self.view(now)
         place = view.newcomer(ask.band, self._queue.tag(ask))
+        if not moves:
+            return Place(place.position + self._entered, place.wait_s)
         rate = self._drain.rate(now) or self._starts.rate(now)
         since_s = self._entered / rate if rate else 0.0
         wait_s = max(place.wait_s + since_s - (now - view.at), self._turn_s(ask.band, self._queue.tag(ask), now), 0.0)
@@ -373,6 +380,11 @@ class PoolPolicy(Generic[K]):
     def _holds(self, ask: Ask) -> bool:
         contexts = [ledger.ready.context_tokens for ledger in self._ledgers if ledger.ready is not None]
         return not contexts or ask.prompt_tokens < max(contexts)
+
+    @property
+    def _serving(self) -> Serving:
+        running = [(max(run.expected_tokens - run.written_tokens, 1.0), run.demand.tokens) for run in self._runs.values()]
+        return serving_of(self._ledgers, running)
 
     @property
     def _prefill_ms(self) -> float:

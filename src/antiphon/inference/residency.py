@@ -9,6 +9,7 @@ waits longest is next. Work in the background waits for its model, and takes the
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,13 +35,14 @@ class Presence(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Need:
     """What a pool has to do: answers under way, those that wait for it, and work in the background that does. ``broken``: its
-    replicas cannot be started.
+    replicas cannot be started. ``emptied_s``: in about so long what is under way has ended.
     """
 
     running: int = 0
     waiting: int = 0
     background: int = 0
     broken: bool = False
+    emptied_s: float = 0.0
 
     @property
     def idle(self) -> bool:
@@ -188,17 +190,24 @@ class Residency:
         return self._models[name].refused_until <= now
 
     def opening_s(self, name: str, now: float) -> float:
-        """About how long it takes until it answers: its load, and until there is room for it."""
+        """About how long it takes until it answers: until those that are wanted before it have been served and there is room for it,
+        as far as that can be known, and its load.
+        """
         model = self._models[name]
-        load_s = model.load_s or _UNKNOWN_LOAD_S
         if model.presence is Presence.RESIDENT:
             return 0.0
         if model.presence is Presence.LOADING:
-            return max(load_s - (now - model.since), 0.1 * load_s)
-        if model.size <= self._spare or any(other.need.idle for other in self._there if other is not model):
-            return load_s
-        ends = [self._tenure(other) - (now - other.since) for other in self._there if other.presence is Presence.RESIDENT]
-        return load_s + max(min(ends, default=0.0), 0.0)
+            return self._loading_s(model, now)
+        spare, at_s = self._spare, 0.0
+        ends = [(self._going_s(other, now), other.size) for other in self._there]
+        heapq.heapify(ends)
+        for comer in self._up_to(model, now):
+            while spare < comer.size and ends:
+                end_s, size = heapq.heappop(ends)
+                at_s, spare = max(at_s, end_s), spare + size
+            spare -= comer.size
+            heapq.heappush(ends, (at_s + self._load_s(comer) + self._tenure(comer), comer.size))
+        return at_s + self._load_s(model)
 
     def check(self) -> None:
         """Raise ``AssertionError`` unless what is there fits."""
@@ -219,6 +228,33 @@ class Residency:
 
     def _tenure(self, model: _Model) -> float:
         return max(self._tenure_s, _TENURE_LOADS * (model.load_s or 0.0))
+
+    def _load_s(self, model: _Model) -> float:
+        """How long it takes to load: as it did, else as others of its size did."""
+        known = [(other.load_s, other.size) for other in self._models.values() if other.load_s is not None]
+        if model.load_s is not None or not known:
+            return model.load_s or _UNKNOWN_LOAD_S
+        return model.size * sum(load_s for load_s, _ in known) / max(sum(size for _, size in known), 1)
+
+    def _loading_s(self, model: _Model, now: float) -> float:
+        """What is left of its load; of one that takes longer than it was thought to, as long as it is late."""
+        left_s = self._load_s(model) - (now - model.since)
+        return max(abs(left_s), 0.1 * self._load_s(model))
+
+    def _going_s(self, model: _Model, now: float) -> float:
+        """In how long one that is there may have made room for others that people wait for."""
+        match model.presence:
+            case Presence.LOADING:
+                return self._loading_s(model, now) + (0.0 if model.need.idle else self._tenure(model))
+            case Presence.RESIDENT if not model.need.idle:
+                return max(self._tenure(model) - (now - model.since), model.need.emptied_s)
+            case _:
+                return model.need.emptied_s
+
+    def _up_to(self, model: _Model, now: float) -> list[_Model]:
+        """Those that are loaded before it, and it."""
+        wanting = self._wanting(now)
+        return [*wanting[: wanting.index(model) if model in wanting else None], model]
 
     def _notice(self, model: _Model, need: Need, now: float) -> None:
         model.need = need

@@ -65,6 +65,11 @@ def forecast(serving: Serving, line: Sequence[Expected], arrivals: Sequence[Arri
     return [play.start(one) for one in line]
 
 
+def emptied_s(serving: Serving) -> float:
+    """Seconds until all that runs now has ended, if nobody came any more."""
+    return _Play(serving, ()).empty()
+
+
 class _Play:
     def __init__(self, serving: Serving, arrivals: Sequence[Arrivals]) -> None:
         coefficients = serving.step_ms if len(serving.step_ms) >= len(_FIRST_STEP_MS) else _FIRST_STEP_MS
@@ -108,6 +113,12 @@ class _Play:
                 self._begin(demand)
                 return self._now_s + self._step_s()
         return HORIZON_S
+
+    def empty(self) -> float:
+        """Play until nothing runs."""
+        while self._running and self._now_s < HORIZON_S:
+            self._end_one()
+        return min(self._now_s, HORIZON_S)
 
     def _next_arrival(self, one: Expected) -> int | None:
         """Who has come by now and goes before ``one``, unless its band is owed its share first."""

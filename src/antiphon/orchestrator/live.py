@@ -67,8 +67,8 @@ class LiveFeed:
         self._ended = True
         self._notify()
 
-    async def states(self) -> AsyncIterator[LiveState]:
-        """The states now, and each newer one; ends with the feed."""
+    async def states(self) -> AsyncIterator[LiveState | None]:
+        """The states now, and each newer one; ``None`` once where it stands is no news any more. Ends with the feed."""
         seen, told, noticed = 0, None, None
         while True:
             if self._notice is not noticed:
@@ -82,6 +82,9 @@ class LiveFeed:
             elif self.state is not None and seen != self._version:
                 seen = self._version
                 yield self.state
+            elif self.state is None and seen:
+                seen = 0
+                yield None
             elif self._ended:
                 return
             else:

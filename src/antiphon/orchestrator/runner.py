@@ -159,7 +159,7 @@ class Runner:
         return None if run is None else run.control.live.state
 
     @asynccontextmanager
-    async def reading(self, generation_id: GenerationId) -> AsyncIterator[AsyncIterator[LiveState]]:
+    async def reading(self, generation_id: GenerationId) -> AsyncIterator[AsyncIterator[LiveState | None]]:
         """Be one of the generation's readers while the context is open; enter it before reading anything of its log.
 
         Yields the live states from now on; they end with the generation, and at once where no runner owns it here.

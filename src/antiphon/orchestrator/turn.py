@@ -56,6 +56,8 @@ log = structlog.get_logger(__name__)
 
 _RELEASE_S = 1.0
 _LAST_WORD_S = 0.3
+_AFTER_LOAD_S = 15.0
+"""So long a turn waits for a replica at least, however long its model was loaded."""
 
 
 class Turn:
@@ -227,7 +229,7 @@ class Turn:
         if starter is not None and starter.answer is not None:
             return await self._give_again(starter.answer)
         deadline = self._ports.clock.monotonic() + queue_deadline_s(self._plan)
-        pool = await self._prompt.ready_pool(queue_deadline_s(self._plan))
+        pool = await self._prompt.ready_pool(queue_deadline_s(self._plan), self._control.live.publish)
         request = await self._prompt.request(pool, self._attendance.band, self._written())
         self._split = await self._new_split(pool)
         self._coalescer.skip(request.skip)
@@ -235,7 +237,7 @@ class Turn:
         engine = replace(request.engine, band=self._attendance.band)
         if starter is not None:
             starter.began()
-        deadline_s = max(0.0, deadline - self._ports.clock.monotonic())
+        deadline_s = max(_AFTER_LOAD_S, deadline - self._ports.clock.monotonic())
         size = Size(len(engine.prompt_ids), engine.sampling.max_tokens)
         ask = replace(ask_for(self._owner, self._plan, size, kind="send"), band=engine.band)
         async with aclosing(self._ports.gateway.stream(pool.name, engine, deadline_s=deadline_s, ask=ask)) as events:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from antiphon.core.errors import EngineFailed, ModelGone, QueueTimeout
+from antiphon.core.events import Queued
 from antiphon.core.generation import Generation
 from antiphon.core.ids import GenerationId
 from antiphon.core.messages import PromptRecord
@@ -21,6 +23,7 @@ from antiphon.orchestrator.resume import ShownText
 from antiphon.stores.conversations.base import Owner
 
 _POOL_POLL_S = 0.1
+_TELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +46,26 @@ class TurnPrompt:
         self._continues = continues
         self.record: PromptRecord | None = None
 
-    async def ready_pool(self, deadline_s: float) -> ServedPool:
-        """The generation's pool, once its model is loaded. Raises ``QueueTimeout`` after ``deadline_s``."""
+    async def ready_pool(self, deadline_s: float, tell: Callable[[Queued], None]) -> ServedPool:
+        """The generation's pool, once its model is known; ``tell`` hears each second where the turn stands meanwhile. Raises
+        ``QueueTimeout`` after ``deadline_s``, but not while the model is being loaded.
+        """
+        loop, gateway = asyncio.get_running_loop(), self._ports.gateway
+        deadline, tell_at = loop.time() + deadline_s, loop.time()
         try:
-            async with asyncio.timeout(deadline_s):
-                while True:
-                    pool = self._ports.gateway.resolve(self._generation.pool or self._generation.model, ())
-                    if pool.context_tokens > 0:
-                        return pool
-                    self._ports.gateway.want(pool.name)
-                    await asyncio.sleep(_POOL_POLL_S)
+            while True:
+                pool = gateway.resolve(self._generation.pool or self._generation.model, ())
+                if pool.context_tokens > 0:
+                    return pool
+                place, now = gateway.want(pool.name, self._generation.id), loop.time()
+                if now >= tell_at:
+                    tell(place)
+                    tell_at = now + _TELL_S
+                if now >= deadline and not gateway.loading(pool.name):
+                    raise QueueTimeout("No model became ready in time.")
+                await asyncio.sleep(_POOL_POLL_S)
         except ModelGone as gone:
             raise EngineFailed(gone.detail) from gone
-        except TimeoutError:
-            raise QueueTimeout("No model became ready in time.") from None
 
     async def request(self, pool: ServedPool, band: Band, written: Written) -> TurnRequest:
         """The answer's request to ``pool``, what was written of it already included. Waits while the store cannot be read."""

@@ -9,11 +9,12 @@ import { closePopover, Popover } from "./Popover";
 
 const SEARCH_FROM = 8;
 
-/** Ready, loading, busy or not running, in one word. */
-export function stateOf(model: Model): { words: string; kind: "ready" | "busy" | "full" | "loading" | "down" } {
-  if (model.status === "loading") return { words: t("modelStateLoading"), kind: "loading" };
-  if (model.status === "down") return { words: t("modelStateDown"), kind: "down" };
+/** Ready, loading, busy or not running, in a few words. */
+export function stateOf(model: Model): { words: string; kind: "ready" | "busy" | "full" | "loading" | "down" | "away" } {
   const wait = model.wait_ms ? ` · ${t("about", duration(model.wait_ms))}` : "";
+  if (model.status === "loading") return { words: t("modelStateLoading") + wait, kind: "loading" };
+  if (model.status === "down") return { words: t("modelStateDown"), kind: "down" };
+  if (model.loaded === false) return { words: t("modelStateAway") + wait, kind: "away" };
   if (model.load === "full") return { words: t("modelStateFull") + wait, kind: "full" };
   if (model.load === "high") return { words: t("modelStateBusy") + wait, kind: "busy" };
   return { words: t("modelStateReady"), kind: "ready" };

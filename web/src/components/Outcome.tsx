@@ -17,7 +17,7 @@ export function waitText(status: StatusData | null): string | null {
   if (status === null) return null;
   if (status.state === "queued" && "position" in status) return t("queued", number(status.position), status.eta_ms ? duration(status.eta_ms) : null);
   if (status.state === "prefill" && "total" in status) return status.total > 0 ? t("readingShare", percent(Math.min(1, status.done / status.total))) : t("reading");
-  if (status.state === "starting" || status.state === "loading") return t("startingModel");
+  if (status.state === "starting" && "position" in status) return t("startingModel", status.position > 1 ? number(status.position) : null, status.eta_ms ? duration(status.eta_ms) : null);
   return null;
 }
 

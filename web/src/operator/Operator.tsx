@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../components/Icon";
 import { stateOf } from "../components/ModelPicker";
-import { t } from "../i18n";
+import { t, type Key } from "../i18n";
 import { measured, number, percent } from "../i18n/format";
 import { allModels, refreshModels } from "../state/session";
 import { sidebarShown, toggleSidebar } from "../state/sidebar";
@@ -31,10 +31,14 @@ function ReplicaLine({ replica }: { replica: Replica }) {
   );
 }
 
+/** What is said of a model that is not simply there. */
+const PRESENCES: Record<string, Key> = { absent: "presenceAbsent", leaving: "presenceLeaving", unloading: "presenceUnloading" };
+
 function PoolCard({ pool }: { pool: Pool }) {
   const past = series.value[pool.name];
   const model = allModels.value.find((one) => one.id === pool.name);
-  const state = model ? stateOf(model) : null;
+  const presence = PRESENCES[pool.presence ?? ""];
+  const state = presence ? { words: t(presence), kind: "away" } : model ? stateOf(model) : null;
   if (!past) return null;
   const last = (values: readonly number[]) => values.at(-1) ?? 0;
   const total = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
@@ -62,7 +66,7 @@ function PoolCard({ pool }: { pool: Pool }) {
           </li>
         ))}
       </ul>
-      <div class="scroll-x" tabIndex={0} role="group" aria-label={t("replicas")}>
+      <div class="scroll-x" tabIndex={0} role="group" aria-label={t("replicas")} hidden={pool.replicas.length === 0}>
         <table>
           <thead>
             <tr>

@@ -17,6 +17,8 @@ export interface Pool {
   name: string;
   queue: { band: string; waiting: number }[];
   replicas: Replica[];
+  /** Of its model in memory: `resident`, `loading`, `leaving`, `unloading` or `absent`. */
+  presence?: string;
 }
 
 export interface Series {

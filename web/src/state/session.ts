@@ -119,7 +119,9 @@ export async function refreshModels(): Promise<void> {
   const wanted = chosenModel.value ?? localStorage.getItem(DEFAULT_KEY) ?? localStorage.getItem(MODEL_KEY);
   const found = models.value.find((model) => model.id === wanted) ?? models.value[0];
   chosenModel.value = found?.id ?? null;
-  if (models.value.some((model) => model.status === "loading" || model.load !== "normal")) modelTimer = setTimeout(() => void refreshModels(), 2000);
+  const moving = models.value.some((model) => model.status === "loading" || (model.load !== "normal" && model.loaded !== false));
+  const away = models.value.some((model) => model.loaded === false);
+  if (moving || away) modelTimer = setTimeout(() => void refreshModels(), moving ? 2000 : 10_000);
 }
 
 export function chooseModel(id: string): void {

@@ -53,6 +53,8 @@ class PoolAnswer:
     downgraded: int
     added: bool
     """Whether it was added while the server ran, and can be removed."""
+    presence: str
+    """Of its model in memory; ``resident`` where all models fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ async def list_pools(caller: Caller, services: Services) -> list[PoolAnswer]:
             shed=gateway.refused(status.name),
             downgraded=gateway.downgraded(status.name),
             added=status.name in added,
+            presence=status.presence.value,
         )
         for status in gateway.statuses()
     ]

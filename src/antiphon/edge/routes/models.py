@@ -11,13 +11,14 @@ from antiphon.core.plans import Plan
 from antiphon.core.tenancy import Band
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Services, guarded
 from antiphon.inference.fleet import PoolStatus
+from antiphon.inference.residency import Presence
 
 router = APIRouter(prefix="/v1/models", tags=["models"], route_class=GuardedRoute)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """``id`` is the pool's name; ``model`` what it serves. Both may be asked for."""
+    """``id`` is the pool's name; ``model`` what it serves. Both may be asked for. One that is not ``loaded`` is as soon as it is."""
 
     id: str
     object: Literal["model"]
@@ -30,6 +31,7 @@ class ModelAnswer:
     context_tokens: int
     allowed: bool
     price: str | None
+    loaded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +62,5 @@ def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
         context_tokens=status.context_tokens,
         allowed=plan is not None and plan.allows(status.name, status.model),
         price=None,
+        loaded=status.presence in {Presence.RESIDENT, Presence.LEAVING},
     )
