@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -495,7 +496,8 @@ def test_first_run_while_the_model_loads(browser: Browser, tmp_path: Path) -> No
         page.goto(f"{url}/?token={server.command('link').partition('token=')[2]}")
         expect(page.get_by_test_id("first-run")).to_be_visible()
         assert serious_findings(page) == []
-        draws(page, "first-run", context)
+        expect(page.get_by_test_id("first-run").get_by_text(re.compile(r"\d+ sec so far"))).to_be_visible()
+        draws(page, "first-run", context, moving=".loading-bar")
         expect(page.get_by_test_id("first-run")).to_have_count(0, timeout=60_000)
         context.close()
 

@@ -208,12 +208,16 @@ async def test_before_the_first_model_is_loaded_there_is_no_capacity(tmp_path: P
         decision = gateway.decide("small", Ask("tenant_a", "", 1, 1))
         assert isinstance(decision, Shed)
         assert decision.code == "no_capacity"
-        assert (gateway.ready, gateway.statuses()[0].status) == (False, "loading")
+        assert (gateway.ready, gateway.statuses()[0].status, gateway.load_times()) == (False, "loading", {})
+        first, later = gateway.statuses()[0].loading, await asyncio.sleep(0.05, gateway.statuses)
+        assert first is not None and first.usual_ms is None and first.elapsed_ms < 1000
+        assert (more := later()[0].loading) is not None and more.elapsed_ms >= first.elapsed_ms + 40
         with pytest.raises(EngineFailed, match="small"):
             await gateway.wait_ready(0.01)
         early = asyncio.create_task(collect(gateway, engine_request([1], max_tokens=1)))
         started = time.monotonic()
         assert end_of(await early).usage.queued_ms <= 1000 * (time.monotonic() - started) + 50
+        assert gateway.statuses()[0].loading is None and 0 < gateway.load_times()["reference"] < 60
     finally:
         await gateway.close()
 

@@ -156,7 +156,10 @@ async def test_a_killed_replica_fails_its_requests_at_once_and_comes_back(tmp_pa
             await running
         assert time.monotonic() - killed < 1
         assert gateway.replicas("small")[0].running == 0
-        assert gateway.statuses()[0].status == "loading"
+        again = gateway.statuses()[0]
+        assert again.status == "loading" and again.loading is not None
+        assert 0 <= again.loading.elapsed_ms < 1000 * (time.monotonic() - killed) + 50
+        assert again.loading.usual_ms == round(1000 * gateway.load_times()["reference"])
         waited = await collect(gateway, engine_request([1, 2], request_id="next", max_tokens=2))
         assert end_of(waited).usage.output_tokens == 2
         assert time.monotonic() - killed < 5

@@ -87,7 +87,10 @@ export interface Model {
   loaded?: boolean;
   context_tokens: number;
   allowed: boolean;
-  price?: string | Record<string, string | null> | null;
+  /** Of a million tokens. */
+  price: { input: string; cached_input: string; output: string } | null;
+  /** While the status says so: since when, and how long it took the last time. */
+  loading: { elapsed_ms: number; usual_ms: number | null } | null;
 }
 
 export interface Me {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import tempfile
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from antiphon.app.config import Config
+from antiphon.app.load_times import read_load_times, write_load_times
 from antiphon.app.logging import LogFormat
 from antiphon.app.models import model_folder
 from antiphon.core.clock import Clock
@@ -29,7 +32,8 @@ async def open_gateway(config: Config, clock: Clock, telemetry: Telemetry, log_f
     Raises ``ModelUnusable`` for a pool whose model is missing.
     """
     with ThreadPoolExecutor(max(1, len(config.pools)), thread_name_prefix="tokenizer") as threads:
-        pools = [_pool_runtime(spec, config, threads) for spec in config.pools]
+        times = await asyncio.to_thread(read_load_times, config.data_dir)
+        pools = [replace(_pool_runtime(spec, config, threads), usual_load_s=times.get(spec.model)) for spec in config.pools]
         folder = runtime_folder(config.data_dir)
         gateway = Gateway(pools, clock, telemetry, runtime_dir=folder, log_format=log_format, residency=_residency(config))
         try:
@@ -37,6 +41,7 @@ async def open_gateway(config: Config, clock: Clock, telemetry: Telemetry, log_f
             yield gateway
         finally:
             await gateway.close()
+            await asyncio.to_thread(write_load_times, config.data_dir, times | gateway.load_times())
 
 
 def _residency(config: Config) -> Residency | None:

@@ -33,12 +33,23 @@ class ServedPool:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How long a model has been loading, and how long it took the last time, also in an earlier process; ``None``: it never did here."""
+
+    elapsed_ms: int
+    usual_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PoolStatus(ServedPool):
-    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait; ``presence`` is its model's, in memory."""
+    """A pool as its users see it. ``wait_ms`` is what a newcomer would wait; ``presence`` is its model's, in memory; ``loading`` is there
+    while the status says so.
+    """
 
     status: Literal["ready", "loading", "down"]
     load: Literal["normal", "high", "full"]
     wait_ms: int
+    loading: LoadProgress | None
     presence: Presence = Presence.RESIDENT
 
 

@@ -167,6 +167,10 @@ class Gateway:
         """Whether the pool's model is on its way into memory, and nobody can be served before."""
         return self._pool(pool).loading
 
+    def load_times(self) -> dict[str, float]:
+        """Seconds that models took to load the last time, by their names."""
+        return {pool.runtime.spec.model: pool.usual_load_s for pool in self._pools.values() if pool.usual_load_s is not None}
+
     def statuses(self, band: Band = Band.STANDARD) -> tuple[PoolStatus, ...]:
         """All pools, as one who would wait in ``band`` sees them."""
         return tuple(pool.status(band) for pool in self._pools.values())

@@ -163,17 +163,23 @@ class Pool:
         serves = self.ready and not away
         busy = self._policy.high or self._policy.waiting_count > 0 or away
         usable = serves or (away and availability.available)
-        loading = self._replicas.loading if presence is Presence.RESIDENT else presence is Presence.LOADING
+        loading = not serves and (self._replicas.loading if presence is Presence.RESIDENT else presence is Presence.LOADING)
         return PoolStatus(
             name=self.name,
             model=self.runtime.spec.model,
-            status="loading" if loading and not serves else ("ready" if usable else "down"),
+            status="loading" if loading else ("ready" if usable else "down"),
             load="full" if not usable or self._policy.refuses(now) else ("high" if busy else "normal"),
             wait_ms=round(1000 * (self._policy.band_wait_s(band, now) if serves else availability.opening_s)),
             context_tokens=self._replicas.context_tokens,
             release=self._replicas.release,
             presence=presence,
+            loading=self._replicas.progress if loading else None,
         )
+
+    @property
+    def usual_load_s(self) -> float | None:
+        """How long its model took to load the last time."""
+        return self._replicas.usual_load_s
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         return self._replicas.statuses()

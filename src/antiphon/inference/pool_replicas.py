@@ -19,7 +19,7 @@ from antiphon.core.telemetry import Telemetry
 from antiphon.engines.base import EngineRequest, ReplicaSpec, Tokenizer
 from antiphon.inference.ask import Ask
 from antiphon.inference.availability import Availability, availability_of
-from antiphon.inference.fleet import ReplicaLedger, ReplicaStatus
+from antiphon.inference.fleet import LoadProgress, ReplicaLedger, ReplicaStatus
 from antiphon.inference.shell import ReplicaOwner, ReplicaShell
 from antiphon.inference.supervisor import SupervisedReplica, SupervisorState
 from antiphon.inference.ticket import Ticket
@@ -33,6 +33,8 @@ class PoolRuntime:
     spec: PoolSpec
     replica: ReplicaSpec
     tokenizer: Callable[[], Tokenizer]
+    usual_load_s: float | None = None
+    """How long a replica took to load in an earlier process; ``None`` where none did."""
 
 
 class PoolReplicas:
@@ -49,6 +51,8 @@ class PoolReplicas:
         self.ledgers = [ReplicaLedger(runtime.spec.stream_tokens_per_s) for _ in range(runtime.spec.replicas)]
         self.ready_at = -math.inf
         """When one became ready last."""
+        self.usual_load_s = runtime.usual_load_s
+        """How long the last load took, in this process or an earlier one."""
         self.context_tokens = 0
         self.release = ""
 
@@ -75,7 +79,16 @@ class PoolReplicas:
     @property
     def loading(self) -> bool:
         """Whether one is being started."""
-        return any(shell.supervisor.state in {SupervisorState.LOADING, SupervisorState.RESTARTING} for shell in self._shells)
+        return self.progress is not None
+
+    @property
+    def progress(self) -> LoadProgress | None:
+        """How far the one is that has been starting longest; ``None`` where none is being started."""
+        starting = {SupervisorState.LOADING, SupervisorState.RESTARTING}
+        elapsed = [shell.supervisor.starting_s() for shell in self._shells if shell.supervisor.state in starting]
+        if not elapsed:
+            return None
+        return LoadProgress(round(1000 * max(elapsed)), None if self.usual_load_s is None else round(1000 * self.usual_load_s))
 
     @property
     def failure(self) -> StartFailure | None:
@@ -97,6 +110,7 @@ class PoolReplicas:
         """One has become ready."""
         self.context_tokens, self.release = ready.context_tokens, ready.release
         self._failure, self.ready_at = None, self._clock.monotonic()
+        self.usual_load_s = self.load_s
 
     def statuses(self) -> tuple[ReplicaStatus, ...]:
         return tuple(shell.status() for shell in self._shells)

@@ -151,12 +151,16 @@ class Supervisor:
             self._heard_at = self._clock.monotonic()
         self._channel.send(command)
 
+    def starting_s(self) -> float:
+        """Seconds since the present process was begun, or the last one ended."""
+        return self._clock.monotonic() - self._started_at
+
     def expected_wait_s(self) -> float:
         """Seconds until it may be ready: the rest of the back-off and of a start like the last one (or twice as long as so far)."""
         now = self._clock.monotonic()
         if self._retry_at > now:
             return self._retry_at - now + (self.load_s or 1.0)
-        elapsed = now - self._started_at
+        elapsed = self.starting_s()
         return max((self.load_s or 0.0) - elapsed, elapsed, 0.0)
 
     async def close(self) -> None:
@@ -297,6 +301,7 @@ class Supervisor:
             if not was_ready:
                 self._note_failure(StartFailure(f"The engine process ended before it was ready ({_exit_words(code)})."))
             log.error("replica_ended", replica=self._replica.replica_id, exit=_exit_words(code), ready=was_ready)
+        self._started_at = self._clock.monotonic()  # what is asked from here on is of the next one
         self._listener.on_exit()
 
     def _note_failure(self, failure: StartFailure) -> None:

@@ -3,6 +3,7 @@ import { allModels, models } from "../state/session";
 import { startNewChat } from "../state/sidebar";
 import type { Thread } from "../state/thread";
 import { Icon, Logo } from "./Icon";
+import { LoadingBar } from "./LoadingBar";
 
 function fill(text: string): void {
   const field = document.querySelector<HTMLTextAreaElement>("[data-testid=composer]");
@@ -21,7 +22,7 @@ function FirstRun() {
       {loading.map((model) => (
         <div key={model.id} class="loading-model">
           <b>{t("loadingModel", model.id)}</b>
-          <progress aria-label={t("loadingModel", model.id)} />
+          <LoadingBar model={model} />
           <small>{t("loadingNote")}</small>
         </div>
       ))}

@@ -1,17 +1,14 @@
 import type { Model } from "../api";
 import { Icon } from "../components/Icon";
 import { describe, stateOf } from "../components/ModelPicker";
+import { LoadingBar } from "../components/LoadingBar";
 import { t } from "../i18n";
 import { allModels, chooseDefaultModel, defaultModel } from "../state/session";
 import { AddServer } from "./AddServer";
 
-function priceOf(model: Model): string {
-  if (model.price === null || model.price === undefined) return t("priceUnknown");
-  if (typeof model.price === "string") return model.price;
-  return Object.entries(model.price)
-    .filter(([, value]) => value !== null)
-    .map(([name, value]) => `${name.replace(/_/g, " ")} ${value}`)
-    .join(" · ");
+/** What a million tokens cost; where nobody has named a price, nothing is said of it. */
+function priceOf({ price }: Model): string {
+  return price === null ? "" : ` · ${t("priceOf", price.input, price.cached_input, price.output)}`;
 }
 
 export function ModelsTab() {
@@ -29,8 +26,10 @@ export function ModelsTab() {
                 <b>{model.id}</b>
                 <small>{describe(model)}</small>
                 <small>
-                  {state.words} · {priceOf(model)}
+                  {state.words}
+                  {priceOf(model)}
                 </small>
+                <LoadingBar model={model} />
               </span>
               <button
                 type="button"

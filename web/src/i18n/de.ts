@@ -84,6 +84,8 @@ export const de: Words = {
   starter3: "Plane ein ruhiges Wochenende",
   temporaryText: "Er wird nicht gelistet, nicht gemerkt und verschwindet nach einer Weile.",
   loadingModel: (model) => `${model} wird geladen`,
+  loadingSince: (elapsed) => `bisher ${elapsed}`,
+  loadingOf: (elapsed, usual) => `${elapsed} von etwa ${usual}`,
   loadingNote: "Schreiben geht schon; die Antwort kommt, sobald das Modell da ist.",
   noModel: "Es läuft kein Modell",
   noModelHow: "Dieser Befehl holt das Standardmodell; danach Antiphon neu starten:",
@@ -254,7 +256,7 @@ export const de: Words = {
   modelStateDown: "Läuft nicht",
   about: (time) => `etwa ${time}`,
   modelsNote: "Der Stern wählt das Modell, mit dem eine neue Seite beginnt. Ohne Stern ist es das zuletzt benutzte.",
-  priceUnknown: "Preis unbekannt",
+  priceOf: (input, cached, output) => `eine Million Token: ${input} hinein, ${cached} aus dem Cache, ${output} heraus`,
 
   searchChats: "Chats durchsuchen",
   results: "Treffer",

@@ -89,6 +89,8 @@ export const en = {
   starter3: "Plan a quiet weekend",
   temporaryText: "It is not listed, not remembered, and gone after a while.",
   loadingModel: (model: string) => `${model} is being loaded`,
+  loadingSince: (elapsed: string) => `${elapsed} so far`,
+  loadingOf: (elapsed: string, usual: string) => `${elapsed} of about ${usual}`,
   loadingNote: "You can write already; the answer comes as soon as the model is there.",
   noModel: "No model is running",
   noModelHow: "This command fetches the default model; then start Antiphon again:",
@@ -268,7 +270,7 @@ export const en = {
   modelStateDown: "Not running",
   about: (time: string) => `about ${time}`,
   modelsNote: "The star chooses the model that a new page begins with. Without one it is the model used last.",
-  priceUnknown: "price unknown",
+  priceOf: (input: string, cached: string, output: string) => `a million tokens: ${input} in, ${cached} cached, ${output} out`,
 
   // search
   searchChats: "Search chats",

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../components/Icon";
+import { LoadingBar } from "../components/LoadingBar";
 import { stateOf } from "../components/ModelPicker";
 import { t, type Key } from "../i18n";
 import { measured, number, percent } from "../i18n/format";
@@ -49,7 +50,7 @@ function PoolCard({ pool }: { pool: Pool }) {
         {model?.model && model.model !== pool.name && <small>{model.model}</small>}
         {state && <small class={`state-words ${state.kind}`}>{state.words}</small>}
       </h2>
-      {model?.status === "loading" && <progress aria-label={t("loadingModel", pool.name)} />}
+      {model && <LoadingBar model={model} />}
       <div class="charts">
         <Chart name={t("waitingChart")} values={past.waiting} shown={number(last(past.waiting))} />
         <Chart name={t("runningChart")} values={past.running} shown={number(last(past.running))} />

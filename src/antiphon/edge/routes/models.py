@@ -7,6 +7,7 @@ from typing import Literal
 
 from fastapi import APIRouter
 
+from antiphon.core.money import Price
 from antiphon.core.plans import Plan
 from antiphon.core.tenancy import Band
 from antiphon.edge.access import CHAT, Caller, GuardedRoute, Services, guarded
@@ -14,6 +15,23 @@ from antiphon.inference.fleet import PoolStatus
 from antiphon.inference.residency import Presence
 
 router = APIRouter(prefix="/v1/models", tags=["models"], route_class=GuardedRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingAnswer:
+    """``usual_ms`` is how long it took the last time; null where it never did here."""
+
+    elapsed_ms: int
+    usual_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceAnswer:
+    """Of a million tokens, now; null where it is unknown."""
+
+    input: str
+    cached_input: str
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +48,9 @@ class ModelAnswer:
     wait_ms: int
     context_tokens: int
     allowed: bool
-    price: str | None
+    price: PriceAnswer | None
     loaded: bool
+    loading: LoadingAnswer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +65,12 @@ async def list_models(caller: Caller, services: Services) -> ModelsAnswer:
     """Every pool, with how busy it is and whether the caller's plan has it."""
     plan = services.plans.get(caller.plan)
     band = Band.STANDARD if plan is None else plan.within(caller.band).band
-    return ModelsAnswer("list", [_model_answer(status, plan) for status in services.gateway.statuses(band)])
+    prices, now = services.allowances.prices, services.clock.now()
+    statuses = services.gateway.statuses(band)
+    return ModelsAnswer("list", [_model_answer(status, plan, prices.at(status.name, status.model, now)) for status in statuses])
 
 
-def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
+def _model_answer(status: PoolStatus, plan: Plan | None, price: Price | None) -> ModelAnswer:
     return ModelAnswer(
         id=status.name,
         object="model",
@@ -61,6 +82,14 @@ def _model_answer(status: PoolStatus, plan: Plan | None) -> ModelAnswer:
         wait_ms=status.wait_ms,
         context_tokens=status.context_tokens,
         allowed=plan is not None and plan.allows(status.name, status.model),
-        price=None,
+        price=None if price is None else _price_answer(price),
         loaded=status.presence in {Presence.RESIDENT, Presence.LEAVING},
+        loading=None if status.loading is None else LoadingAnswer(status.loading.elapsed_ms, status.loading.usual_ms),
     )
+
+
+def _price_answer(price: Price) -> PriceAnswer | None:
+    if price.input is None or price.output is None:
+        return None
+    cached = price.input if price.cached_input is None else price.cached_input
+    return PriceAnswer(*(format(amount, "f") for amount in (price.input, cached, price.output)))
