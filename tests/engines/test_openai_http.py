@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason, Sampling
 from antiphon.core.ids import TenantId
 from antiphon.core.messages import Role
+from antiphon.engines import openai_http
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokens
 from antiphon.engines.openai_http import Endpoint, OpenAiEngine
 from antiphon.engines.transcript import THINK, THOUGHT, TranscriptTokenizer, text_of
@@ -175,6 +177,95 @@ async def test_an_error_in_the_stream_and_a_stream_without_an_end() -> None:
     async with engine(cut) as made:
         with pytest.raises(EngineFailed, match="broke off"):
             await told(made, request())
+
+
+async def written(asked: web.Request, *pieces: bytes) -> web.StreamResponse:
+    """A stream of just these bytes."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(asked)
+    for piece in pieces:
+        await response.write(piece)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"data: {broken\n\n", "not JSON"),
+        (b'data: {"choices": [{"delta": {"content": "half', "not JSON"),
+        (b"data: " + b"[" * 200_000 + b"\n\n", "not JSON"),
+        (b"data: " + b"x" * 3_000_000, "no such server sends"),
+        (b'data: {"object": "error", "message": "no memory \\ud800"}\n\n', "no memory"),
+        (b"\xff\xfe\x00garbage\n" * 50, "broke off"),
+        (b"data: [DONE]\n\n", "broke off"),
+        (b'data: {"choices": "none"}\n\ndata: [1]\n\ndata: 7\n\n', "broke off"),
+    ],
+)
+async def test_garbage_is_a_failure_in_a_sentence(body: bytes, said: str) -> None:
+    async def answer(asked: web.Request, _: Body) -> web.StreamResponse:
+        return await written(asked, body)
+
+    async with engine(answer) as made:
+        with pytest.raises(EngineFailed, match=said) as failure:
+            await told(made, request())
+    failure.value.detail.encode()
+
+
+async def test_a_two_hundred_with_an_error_inside_and_a_way_elsewhere() -> None:
+    async def failing(_: web.Request, __: Body) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "the model is not there"}})
+
+    async def elsewhere(_: web.Request, __: Body) -> web.StreamResponse:
+        raise web.HTTPTemporaryRedirect("/v1/models")
+
+    async with engine(failing) as made:
+        with pytest.raises(EngineFailed, match="does not stream: the model is not there"):
+            await told(made, request())
+    async with engine(elsewhere) as made:
+        with pytest.raises(EngineFailed, match="answered 307"):
+            await told(made, request())
+
+
+async def test_what_is_more_than_was_asked_for_is_cut_and_counts_beyond_measure_are_not_believed() -> None:
+    async def for_ever(asked: web.Request, _: Body) -> web.StreamResponse:
+        response = await sse(asked, delta("first "), done=False)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b"data: " + json.dumps(delta("more ")).encode() + b"\n\n")
+        return response
+
+    async def boasts(asked: web.Request, _: Body) -> web.StreamResponse:
+        usage: Body = {"prompt_tokens": True, "completion_tokens": 10**30, "prompt_tokens_details": [1]}
+        chunk = delta("a\ud83d", "stop") | {"usage": usage, "error": None}
+        return await sse(asked, chunk)
+
+    async with engine(for_ever) as made:
+        text, end = await told(made, request())
+    assert (end.reason, text) == (FinishReason.LENGTH, "first " + 50 * "more ")
+    async with engine(boasts) as made:
+        text, end = await told(made, request())
+    assert (text, end.usage.output_tokens, end.usage.prompt_tokens) == ("a\ufffd", 2, len(request().prompt_ids))
+
+
+async def test_who_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_http, "SILENCE_S", 0.5)
+
+    async def hangs(_: web.Request, __: Body) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        raise web.HTTPNotFound
+
+    async def breathes(asked: web.Request, _: Body) -> web.StreamResponse:
+        response = await sse(asked, delta("one"), done=False)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b": still there\n\n" + b"data: " + json.dumps(delta("")).encode() + b"\n\n")
+                await asyncio.sleep(0.02)
+        return response
+
+    for answer in (hangs, breathes):
+        async with engine(answer) as made:
+            with pytest.raises(EngineFailed, match="does not answer"):
+                await told(made, request())
 
 
 async def test_a_server_that_is_not_there(free_port: int) -> None:

@@ -21,6 +21,8 @@ from antiphon.core.tenancy import Band
 
 BLOCK_TOKENS = 32
 """Tokens of KV cache in one block."""
+SILENCE_S = 120.0
+"""A server that is not ours and has said nothing of an answer for so long is given up: until then it may be loading a model."""
 
 KvPrecision = Literal["auto", "f32", "bf16", "f16", "u8"]
 

@@ -2,7 +2,7 @@
 
 The prompt goes as messages and comes back as text. aiohttp reads the stream: an HTTP client's cost per chunk is this engine's cost
 per token. Closing the iterator closes the connection, which is how such servers learn that nobody wants the rest. No answer leads
-elsewhere: redirects are not followed.
+elsewhere: redirects are not followed. And none goes on for ever: what is more than was asked for is cut, who says nothing is given up.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import cast
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed
 from antiphon.core.generation import FinishReason
 from antiphon.core.messages import Role
-from antiphon.engines.base import EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
+from antiphon.engines.base import SILENCE_S, EngineEvent, EngineRequest, EngineUsage, Finished, Prefilling, PromptMessage, Tokens
 from antiphon.engines.transcript import THINK, THOUGHT, TranscriptTokenizer, messages_of, text_of
 
 DEFAULT_CONTEXT_TOKENS = 8192
 _CONNECT_S = 10.0
-_SILENCE_S = 300.0
+_TOKEN_CHARACTERS = 64
+"""So long a token may be on average, where a server writes more than it was asked for."""
+_MOST_TOKENS = 1 << 31
 _LINE_BYTES = 1 << 20
 _DETAIL_CHARACTERS = 300
 _FINISH = {reason.value: reason for reason in FinishReason}
@@ -43,6 +46,17 @@ class Endpoint:
     url: str
     model: str
     key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What one line of an answer brings; ``began``: nothing yet, but the server has taken the request."""
+
+    thought: str = ""
+    piece: str = ""
+    ended: FinishReason | None = None
+    usage: JsonObject | None = None
+    began: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class OpenAiEngine:
         self._owned_by = ""
         self._reasons = False  # a model that thinks before it answers: its parameters have other names, and no temperature
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=SILENCE_S)
         self._session = aiohttp.ClientSession(
             headers=headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0), read_bufsize=_LINE_BYTES
         )
@@ -100,27 +114,28 @@ class OpenAiEngine:
         for token_id in request.already_ids:
             text.push(token_id)
         first_at: float | None = None
-        produced, thinking, taken = 0, False, False
+        produced, thinking = 0, False
         reported: JsonObject = {}
         reason: FinishReason | None = None
+        measure = _Measure(self._most(request))
         async with aclosing(self._chunks(request)) as chunks:
             async for chunk in chunks:
-                if not taken:
-                    taken = True
+                if chunk.began:
                     yield Prefilling(0, prompt_tokens)
-                reported = _object(chunk.get("usage")) or reported
-                thought, piece, ended = _choice(chunk)
-                reason = ended or reason
-                if thought and not text.stopped:
+                reported, reason = chunk.usage or reported, chunk.ended or reason
+                if (chunk.thought or chunk.piece) and not text.stopped:
                     first_at = first_at or self._clock.monotonic()
-                    ids = (*(() if thinking else (THINK,)), *self._tokenizer.encode(thought))
+                if chunk.thought and not text.stopped:
+                    ids = (*(() if thinking else (THINK,)), *self._tokenizer.encode(chunk.thought))
                     produced, thinking = produced + len(ids), True
                     yield Tokens(ids, "")
-                if piece and not text.stopped:
-                    first_at = first_at or self._clock.monotonic()
-                    ids = (*((THOUGHT,) if thinking else ()), *self._tokenizer.encode(piece))
+                if chunk.piece and not text.stopped:
+                    ids = (*((THOUGHT,) if thinking else ()), *self._tokenizer.encode(chunk.piece))
                     produced, thinking = produced + len(ids), False
                     yield Tokens(ids, "".join(text.push(token_id) for token_id in ids if not text.stopped))
+                if measure.full(chunk):
+                    reason = reason or FinishReason.LENGTH
+                    break
         if reason is None:
             raise EngineFailed(f"{self._endpoint.url} broke off in the middle of an answer.")
         now = self._clock.monotonic()
@@ -135,22 +150,31 @@ class OpenAiEngine:
         )
         yield Finished(reason, usage, text.finish())
 
-    async def _chunks(self, request: EngineRequest) -> AsyncGenerator[JsonObject]:
-        """An empty one once the server has taken the request; then the JSON of each ``data:`` line, until ``[DONE]`` or the end."""
+    async def _chunks(self, request: EngineRequest) -> AsyncGenerator[_Chunk]:
+        """One that ``began`` once the server has taken the request; then what each ``data:`` line brings, until ``[DONE]`` or the end."""
+        loop = asyncio.get_running_loop()
         with _clear_failures(self._endpoint):
             async with await self._ask(request) as answer:
-                yield {}
-                async for line in answer.content:
+                if answer.content_type == "application/json":
+                    raise EngineFailed(f"{self._endpoint.url} does not stream: {await _error_text(answer)}")
+                yield _Chunk(began=True)
+                deadline = loop.time() + SILENCE_S
+                while line := await _line(answer, deadline):
                     data = line.strip().removeprefix(b"data:").strip()
                     if data == b"[DONE]":
                         return
                     if line.startswith(b"data:") and data:
-                        yield self._chunk(data)
+                        chunk = self._chunk(data)
+                        yield chunk
+                        if chunk != _Chunk():  # an empty one, again and again, is silence
+                            deadline = loop.time() + SILENCE_S
 
     async def _ask(self, request: EngineRequest) -> aiohttp.ClientResponse:
         """The open stream. Raises ``EngineFailed`` for every status but 200."""
         while True:
-            answer = await self._session.post(f"{self._endpoint.url}/chat/completions", json=self._body(request), allow_redirects=False)
+            address, body = f"{self._endpoint.url}/chat/completions", self._body(request)
+            async with asyncio.timeout(SILENCE_S):
+                answer = await self._session.post(address, json=body, allow_redirects=False)
             if answer.status == 200:
                 return answer
             async with answer:
@@ -159,18 +183,22 @@ class OpenAiEngine:
                 raise _refused(self._endpoint, answer.status, complaint)
             self._reasons = True
 
-    def _chunk(self, data: bytes) -> JsonObject:
+    def _chunk(self, data: bytes) -> _Chunk:
         try:
             chunk = _object(json.loads(data))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EngineFailed(f"{self._endpoint.url} sent something that is not JSON.") from error
-        if "error" in chunk:
+        if chunk.get("error") or chunk.get("object") == "error":
             raise EngineFailed(f"{self._endpoint.url}: {_complaint(chunk)}")
-        return chunk
+        thought, piece, ended = _choice(chunk)
+        return _Chunk(thought, piece, ended, _object(chunk.get("usage")) or None)
+
+    def _most(self, request: EngineRequest) -> int:
+        """How many tokens it may still write."""
+        return max(1, request.sampling.max_tokens - len(request.already_ids))
 
     def _body(self, request: EngineRequest) -> dict[str, object]:
-        sampling = request.sampling
-        most = max(1, sampling.max_tokens - len(request.already_ids))
+        sampling, most = request.sampling, self._most(request)
         body: dict[str, object] = {"model": self._endpoint.model, "stream": True, "stream_options": {"include_usage": True}}
         if self._reasons:
             body["max_completion_tokens"] = most
@@ -184,6 +212,26 @@ class OpenAiEngine:
             elif self._owned_by not in _CONTINUES_A_LAST_MESSAGE:
                 messages.append(PromptMessage(Role.USER, _GO_ON))
         return body | {"messages": [{"role": message.role.value, "content": message.content} for message in messages]}
+
+
+class _Measure:
+    """Of an answer that may have ``most`` tokens, which come one to a chunk at the least."""
+
+    def __init__(self, most: int) -> None:
+        self._chunks = most
+        self._characters = most * _TOKEN_CHARACTERS
+
+    def full(self, chunk: _Chunk) -> bool:
+        """Whether with ``chunk`` it is longer than it may be."""
+        self._chunks -= 1 if chunk.thought or chunk.piece else 0
+        self._characters -= len(chunk.thought) + len(chunk.piece)
+        return self._chunks < 0 or self._characters < 0
+
+
+async def _line(answer: aiohttp.ClientResponse, deadline: float) -> bytes:
+    """The next one; empty at the end. Raises ``TimeoutError`` at ``deadline``, by the loop's time."""
+    async with asyncio.timeout_at(deadline):
+        return await answer.content.readline()
 
 
 def _messages(request: EngineRequest) -> list[PromptMessage]:
@@ -205,7 +253,14 @@ def _choice(chunk: JsonObject) -> tuple[str, str, FinishReason | None]:
     content, thought = delta.get("content"), delta.get("reasoning_content", delta.get("reasoning"))
     reason = choice.get("finish_reason")
     ended = None if reason is None else _FINISH.get(str(reason), FinishReason.STOP)
-    return thought if isinstance(thought, str) else "", content if isinstance(content, str) else "", ended
+    return _text(thought), _text(content), ended
+
+
+def _text(value: object) -> str:
+    """The text that it is, without halves of characters."""
+    if not isinstance(value, str) or value.isascii():
+        return value if isinstance(value, str) else ""
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _served(entry: JsonObject) -> ServedModel:
@@ -225,9 +280,11 @@ def _clear_failures(endpoint: Endpoint) -> Iterator[None]:
         raise EngineFailed(f"{endpoint.url} does not answer.") from error
     except aiohttp.ClientPayloadError as error:
         raise EngineFailed(f"{endpoint.url} broke off in the middle of an answer.") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, OSError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         raise EngineFailed(f"{endpoint.url} cannot be reached: {reason}.") from error
+    except (HttpProcessingError, ValueError) as error:
+        raise EngineFailed(f"{endpoint.url} sent what no such server sends: {type(error).__name__}.") from error
 
 
 def _refused(endpoint: Endpoint, status: int, complaint: str) -> EngineFailed:
@@ -242,17 +299,18 @@ def _refused(endpoint: Endpoint, status: int, complaint: str) -> EngineFailed:
 
 async def _error_text(answer: aiohttp.ClientResponse) -> str:
     """The server's own sentence, cut."""
-    text = (await answer.content.read(65_536)).decode(errors="replace")
+    async with asyncio.timeout(_CONNECT_S):
+        text = (await answer.content.read(65_536)).decode(errors="replace")
     try:
         return _complaint(_object(json.loads(text)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.strip()[:_DETAIL_CHARACTERS]
 
 
 def _complaint(content: JsonObject) -> str:
     error = content.get("error", content.get("detail", content))
     said = _object(error).get("message", error)
-    return str(said)[:_DETAIL_CHARACTERS]
+    return _text(str(said)[:_DETAIL_CHARACTERS])
 
 
 def _object(value: object) -> JsonObject:
@@ -260,4 +318,4 @@ def _object(value: object) -> JsonObject:
 
 
 def _count(value: object, default: int) -> int:
-    return value if isinstance(value, int) and value >= 0 else default
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else default

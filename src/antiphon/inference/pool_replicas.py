@@ -16,14 +16,17 @@ from antiphon.core.generation import Sampling
 from antiphon.core.ids import TenantId
 from antiphon.core.pools import PoolSpec
 from antiphon.core.telemetry import Telemetry
-from antiphon.engines.base import EngineRequest, ReplicaSpec, Tokenizer
+from antiphon.engines.base import SILENCE_S, EngineRequest, ReplicaSpec, Tokenizer
 from antiphon.inference.ask import Ask
 from antiphon.inference.availability import Availability, availability_of
 from antiphon.inference.fleet import LoadProgress, ReplicaLedger, ReplicaStatus
 from antiphon.inference.shell import ReplicaOwner, ReplicaShell
-from antiphon.inference.supervisor import SupervisedReplica, SupervisorState
+from antiphon.inference.supervisor import STALL_S, SupervisedReplica, SupervisorState
 from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import LogFormat, ReplicaReady, StartFailure, Submit
+
+_OUTSIDE_STALL_S = SILENCE_S + 30.0
+"""The engine for a server that is not ours gives up one silent answer by itself; its process is killed only where it doesn't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class PoolReplicas:
         assert not self._shells
         for index, ledger in enumerate(self.ledgers):
             name = f"{self._owner.name}-{index}"
-            replica = SupervisedReplica(name, first_number + index, self._runtime.replica, runtime_dir, log_format)
+            stall_s = _OUTSIDE_STALL_S if self._runtime.spec.engine == "openai" else STALL_S
+            replica = SupervisedReplica(name, first_number + index, self._runtime.replica, runtime_dir, log_format, stall_s=stall_s)
             shell = ReplicaShell[Ticket](self._owner, replica, ledger, context, self._clock, self._telemetry)
             self._shells.append(shell)
             shell.supervisor.start()

@@ -129,7 +129,11 @@ class Relay:
             log.exception("request_failed", error=type(failure).__name__)
             last = FailedFrame(handle, "The engine failed while computing this answer.")
         del self._underway[handle], self._tasks[handle]
-        await self._say(last)
+        try:
+            await self._say(last)
+        except Exception as failure:  # what cannot be framed is no answer, but an end there must be
+            log.exception("end_not_told", error=type(failure).__name__)
+            await self._say(FailedFrame(handle, "The engine failed while computing this answer."))
 
     async def _pass_on(self, handle: int, request: EngineRequest, underway: _Underway) -> SequenceFrame:
         async with aclosing(self._engine.generate(request)) as events:

@@ -91,7 +91,7 @@ class ReplicaShell(Generic[TicketT]):
             pid=self.supervisor.pid,
             state=self.supervisor.state.value,
             running=snapshot.running if snapshot else 0,
-            waiting=snapshot.waiting if snapshot else 0,
+            waiting=self.ledger.load - snapshot.running if snapshot else 0,  # those too that it has not spoken of yet
             free_blocks=snapshot.free if snapshot else 0,
             held_blocks=snapshot.held if snapshot else 0,
             cached_blocks=snapshot.cached if snapshot else 0,

@@ -36,6 +36,7 @@ _STOP_SECONDS = 3.0
 _LAST_FRAMES_SECONDS = 0.02
 _ADDRESS_BYTES = 100
 _WATCH_SECONDS = 1.0
+STALL_S = 60.0
 _PATIENT_STARTS = 3
 """A replica that has worked may fail to start so many times before it counts as down: it may have been killed while it loaded."""
 
@@ -102,7 +103,7 @@ class SupervisedReplica:
     runtime_dir: Path
     log_format: LogFormat = "text"
     command: Sequence[str] = WORKER_COMMAND
-    stall_s: float = 60.0
+    stall_s: float = STALL_S
     """A process that has something to compute and says nothing for so long is killed and started again."""
 
 
