@@ -35,7 +35,7 @@ def build() -> bool:
     node, npm = _find_node()
     environment = {**os.environ, "PATH": os.pathsep.join([str(node.parent), os.environ.get("PATH", "")]), "NO_COLOR": "1"}
     if not _modules_are_fresh():
-        _run([*npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], environment)
+        _run([*npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"], environment)
     _run([str(node), str(WEB / "node_modules" / "vite" / "bin" / "vite.js"), "build", "--logLevel", "warn"], environment)
     return True
 

@@ -67,6 +67,7 @@ export default defineConfig({
     sourcemap: false,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    rolldownOptions: { checks: { pluginTimings: false } },
   },
   server: {
     proxy: { "/v1": process.env["ANTIPHON_URL"] ?? "http://127.0.0.1:8484" },

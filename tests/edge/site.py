@@ -154,6 +154,7 @@ class Site:
             allowances=ports.allowances,
             ledger=MemoryLedger(),
             plans=ports.plans,
+            default_plan="free",
             clock=self.clock,
             ids=self.ids,
             timing=timing,

@@ -16,6 +16,7 @@ from antiphon.edge.passwords import Passwords
 from antiphon.edge.sign_in_gate import LocalGate
 from antiphon.edge.sign_in_pace import Allowance, SignInPace
 from antiphon.inference.gateway import Gateway
+from antiphon.stores.accounts.base import UserChange
 from tests.edge.site import Person, Site
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -150,8 +151,10 @@ async def test_an_open_stream_ends_with_its_session(door: Site) -> None:
 
 async def test_an_invitation_lets_its_person_in(door: Site) -> None:
     boss = await door.person("boss", role=UserRole.OWNER)
+    await door.accounts.change_user(boss.user.tenant_id, boss.user.id, UserChange(plan="owner"))
     made = await boss.http.post("/v1/admin/users", json={"name": "sam", "role": "admin"})
     assert made.status_code == 201, made.text
+    assert made.json()["user"]["plan"] == "free", "what everybody gets, not what who invites has"
     token = made.json()["url"].partition("?token=")[2]
     client = door.client()
     assert (await client.post("/v1/session", json={"token": token})).status_code == 204

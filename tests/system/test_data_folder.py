@@ -32,7 +32,7 @@ def test_a_second_server_is_refused_and_the_first_goes_on(make_server: MakeServe
     server = make_server(reference_config())
     second = serve(server)
     assert (second.returncode, second.stdout) == (2, "")
-    assert second.stderr == f"the data folder {server.data} is in use by another server\n"
+    assert second.stderr == f"the data folder {server.data} is in use by another server ({server.url})\n"
     assert server.person().new_conversation()
 
 

@@ -82,6 +82,8 @@ def test_branches_and_history(make_server: Callable[[str], Server]) -> None:
         assert "hello there" in terminal.type("/show")
         edited = terminal.type("/edit something else")
         assert edited.splitlines()[1:] != first.splitlines()[1:]
+        beside = terminal.type("/branches").splitlines()[1:3]
+        assert [" ".join(line.split()) for line in beside] == ["1 user hello there", "*2 user something else"]
 
         os.write(terminal.descriptor, b"/quit\n")
         assert terminal.process.wait(10) == 0

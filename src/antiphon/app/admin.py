@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -120,7 +119,12 @@ class Admin:
         return f"{url}/?token={token}"
 
     async def _user(self, name: str | None) -> User:
-        return await self.owner() if name is None else await self.accounts.user_by_name(name)
+        if name is None:
+            return await self.owner()
+        try:
+            return await self.accounts.user_by_name(name)
+        except NotFound:
+            raise NotFound(f"There is no user {name!r}, or more than one: `antiphon users list` has their ids.") from None
 
     async def _tenant_id(self, name: str) -> TenantId:
         for tenant in await self.accounts.tenants():
@@ -140,20 +144,10 @@ def server_url(config: Config) -> str:
     """Where people reach the server: its public URL, where the running one says it listens, else where it would. Blocking."""
     if config.server.public_url:
         return config.server.public_url
-    return _running_url(DataFolder(config.data_dir)) or local_url(config.server.host, config.server.port)
+    return DataFolder(config.data_dir).server_url() or local_url(config.server.host, config.server.port)
 
 
 def local_url(host: str, port: int) -> str:
     """An address for a browser on this machine; a wildcard host is reached by the loopback's name."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{reachable}:{port}"
-
-
-def _running_url(folder: DataFolder) -> str | None:
-    """The second line of the lock file, when the process of the first is alive."""
-    try:
-        pid, url = folder.lock.read_text(encoding="utf-8").splitlines()[:2]
-        os.kill(int(pid), 0)
-    except (OSError, ValueError):
-        return None
-    return url

@@ -58,6 +58,15 @@ class DataFolder:
         except OSError as failure:
             raise ConfigErrors([("data", f"cannot be a folder at {self.root}: {failure.strerror}")]) from failure
 
+    def server_url(self) -> str | None:
+        """Where the server of this folder listens; ``None`` where none runs, or it is not ready yet. Blocking."""
+        try:
+            pid, url = self.lock.read_text(encoding="utf-8").splitlines()[:2]
+            os.kill(int(pid), 0)
+        except (OSError, ValueError):
+            return None
+        return url
+
     @contextmanager
     def held(self) -> Iterator[FolderHold]:
         """Own the folder for as long as the context lasts. Raises ``DataFolderInUse``, and ``ConfigErrors`` where it cannot be made.
@@ -70,7 +79,9 @@ class DataFolder:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DataFolderInUse(f"the data folder {self.root} is in use by another server") from None
+                url = self.server_url()
+                where = "" if url is None else f" ({url})"
+                raise DataFolderInUse(f"the data folder {self.root} is in use by another server{where}") from None
             os.ftruncate(descriptor, 0)
             yield FolderHold(descriptor)
         finally:

@@ -183,8 +183,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
         log = TemporaryLog(await _open_log(config, clock), fleeting_log, state)
         stack.push_async_callback(log.close)
         conversations = TemporaryConversations(SqlConversations(database), MemoryConversations(state), state)
-        plans = config.plans_by_name()
-        accounts, custody = SqlAccounts(database), SqlCustody(database)
+        accounts, custody, plans = SqlAccounts(database), SqlCustody(database), config.plans_by_name()
         keepers = Keepers(accounts, custody, SqlAbuseCases(database))
         accounting = accounting_of(config, database, keepers, clock, plans=plans)
         stack.push_async_callback(accounting.close)
@@ -234,6 +233,7 @@ async def open_server(config: Config, gateway: Gateway, clock: Clock, telemetry:
             allowances=accounting.allowances,
             ledger=accounting.ledger,
             plans=plans,
+            default_plan=config.default_plan,
             clock=clock,
             ids=ids,
             timing=config.timing,

@@ -111,7 +111,8 @@ class ChatSession:
     def _branches(self, path: Path, asked: Message, chosen: str) -> None:
         """List, or choose among, the versions of the last answer, else of the last message."""
         last = path.data[-1]
-        beside = path.siblings.get(last.id) or path.siblings.get(asked.id) or (last.id,)
+        versions = (path.siblings.get(one.id, ()) for one in (last, asked))
+        beside = next((ids for ids in versions if len(ids) > 1), (last.id,))
         if chosen:
             number = _number(chosen, len(beside))
             if number is None:
@@ -119,9 +120,10 @@ class ChatSession:
             self._leaf = beside[number]
         here = {message.id for message in self._path().data}
         for number, message_id in enumerate(beside, start=1):
-            tail = self._client.path(self._conversation_id, leaf=message_id).data[-1]
+            below = self._client.path(self._conversation_id, leaf=message_id).data
+            version = next((message for message in below if message.id == message_id), below[-1])
             mark = "*" if message_id in here else " "
-            print(f"{mark}{number}  {tail.role:<9}  {_first_line(tail.content)}")
+            print(f"{mark}{number}  {version.role:<9}  {_first_line(version.content)}")
 
     def _history(self) -> None:
         page = self._client.conversations(limit=20).data

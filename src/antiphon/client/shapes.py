@@ -32,7 +32,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """Messages from the root to a leaf. ``siblings`` holds, for a message with branches beside it, all their ids in order."""
+    """Messages from the root to a leaf. ``siblings`` holds, for each, its own id and those of the branches beside it, in order."""
 
     data: tuple[Message, ...]
     siblings: dict[str, tuple[str, ...]] = {}

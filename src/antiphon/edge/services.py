@@ -74,7 +74,9 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class EdgeServices:
-    """Everything the routes use. ``public_url`` is empty unless one is configured; ``loopback``: bound to this machine only."""
+    """Everything the routes use. ``default_plan`` is of whoever is added without one; ``public_url`` is empty unless one is configured;
+    ``loopback``: bound to this machine only.
+    """
 
     accounts: Accounts
     passwords: Passwords
@@ -96,6 +98,7 @@ class EdgeServices:
     allowances: Allowances
     ledger: Ledger
     plans: Mapping[str, Plan]
+    default_plan: str
     clock: Clock
     ids: IdSource
     timing: Timing

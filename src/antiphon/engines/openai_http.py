@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -281,10 +282,18 @@ def _clear_failures(endpoint: Endpoint) -> Iterator[None]:
     except aiohttp.ClientPayloadError as error:
         raise EngineFailed(f"{endpoint.url} broke off in the middle of an answer.") from error
     except (aiohttp.ClientError, OSError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-        raise EngineFailed(f"{endpoint.url} cannot be reached: {reason}.") from error
+        raise EngineFailed(f"{endpoint.url} cannot be reached: {_reason(error)}.") from error
     except (HttpProcessingError, ValueError) as error:
         raise EngineFailed(f"{endpoint.url} sent what no such server sends: {type(error).__name__}.") from error
+
+
+def _reason(error: Exception) -> str:
+    """In the system's words; asyncio puts its own, with the address as a tuple, in their place."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "there is no such host"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return type(error).__name__
 
 
 def _refused(endpoint: Endpoint, status: int, complaint: str) -> EngineFailed:

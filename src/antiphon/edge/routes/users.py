@@ -61,7 +61,7 @@ async def invite(body: Invitation, caller: Caller, request: Request, services: S
     """A new user and the link that lets them in; they set a password once inside."""
     role = UserRole(body.role)
     _check_may_manage(caller, role)
-    plan = _known_plan(services, body.plan or caller.plan)
+    plan = _known_plan(services, body.plan or services.default_plan)
     now = services.clock.now()
     user = User(UserId(services.ids.new(IdKind.USER)), caller.tenant_id, body.name, role, plan, disabled=False, created_at=now)
     await services.accounts.create_user(user)
