@@ -90,6 +90,7 @@ class Pool:
         for ticket in list(self._tickets.values()):
             self._policy.leave(ticket.number, self._clock.monotonic())
             self._fail(ticket, EngineFailed(reason))
+        self._report_waiting()
         await self._replicas.stop()
 
     # --- its model's place in memory ------------------------------------------------------------
@@ -97,8 +98,7 @@ class Pool:
     def need(self) -> Need:
         """What there is to do here."""
         people = sum(self._policy.waiting(band) for band in Band if band is not Band.BATCH)
-        if not people and self._clock.monotonic() < self._wanted_until:
-            people = 1
+        people = people or int(self._clock.monotonic() < self._wanted_until)
         background, emptied_s = self._policy.waiting(Band.BATCH), self._policy.emptied_s()
         return Need(self._policy.running_count, people, background, self._replicas.hopeless, emptied_s)
 

@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 
 _MOST_ROWS = 64
 """Requests under way at once; more wait in the pool's line, where they have a place and a time."""
+_MOST_UNTOLD = 4
+"""So many may begin before the gateway is told, which sends no more than a few to who does not say that it has them."""
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class Relay:
         self._underway: dict[int, _Underway] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._last_handle = 0
+        self._untold = 0
         self._commands: asyncio.Queue[Command] = asyncio.Queue()
         """Bounded by what the gateway has under way: a few for each request."""
         self._channel = RelayChannel(address, self._commands.put_nowait)
@@ -106,6 +109,9 @@ class Relay:
                 self._underway[handle] = _Underway(request, self._clock.monotonic())
                 self._tasks[handle] = asyncio.create_task(self._serve(handle, request), name=f"request {handle}")
                 await asyncio.sleep(0)  # it begins: only what has begun can say how it was cancelled
+                self._untold += 1
+                if self._untold >= _MOST_UNTOLD:
+                    await self._say()
             case Cancel(handle):
                 if handle in self._tasks:
                     self._tasks[handle].cancel()
@@ -152,4 +158,5 @@ class Relay:
         held = min(sum(underway.blocks for underway in self._underway.values()), self._blocks)
         free = self._blocks - held
         snapshot = ReplicaSnapshot(len(self._underway), 0, free, held, 0, unpromised=free, last_handle=self._last_handle)
+        self._untold = 0
         await self._channel.send(StepFrame(frames, snapshot, None))
