@@ -103,7 +103,7 @@ class Overload:
 
 
 async def overload(report: Report, quick: bool) -> None:
-    seconds = 20.0 if quick else 45.0
+    seconds = 20.0 if quick else 60.0
     seen = Overload()
     with served(config(blocks=128)) as server:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

@@ -26,6 +26,7 @@ def look(wait_s: float = 0.0, *, pool: str = "large", full: bool = False, availa
         position=5,
         wait_s=wait_s,
         prefill_s=0.1,
+        queued_at_most_s=max(wait_s - 0.1, 0.0),
     )
 
 
@@ -45,11 +46,11 @@ def test_beyond_the_limit_a_quicker_smaller_model_answers() -> None:
 
 
 def test_a_smaller_model_that_has_to_be_loaded_answers_where_that_is_quicker_or_there_is_no_other() -> None:
-    small = replace(look(2.0, pool="small"), on_demand=True)
+    small = replace(look(2.0, pool="small"), on_demand=True, queued_at_most_s=0.0)
     given = Downgrade("small", "small-model", "high_demand", Queue(5, 2000))
     assert decide(ASK, look(), small, sticky=True) == Admit()
     assert decide(ASK, look(9.0), small, sticky=False) == given
-    late = replace(small, wait_s=9.0, opening_s=8.5)
+    late = replace(small, wait_s=9.0, opening_s=8.5, queued_at_most_s=0.4)
     assert decide(ASK, look(9.0), late, sticky=False) == Shed("high_demand", 1000)
     assert isinstance(decide(ASK, look(available=False), late, sticky=False), Downgrade)
 
@@ -57,12 +58,12 @@ def test_a_smaller_model_that_has_to_be_loaded_answers_where_that_is_quicker_or_
 def test_what_cannot_be_served_in_time_is_refused_at_once() -> None:
     assert decide(ASK, look(9.0), None, sticky=False, retry_after_s=6.5) == Shed("high_demand", 6500)
     assert decide(ASK, look(available=False), None, sticky=False) == Shed("no_capacity", 4000)
-    assert decide(ASK, replace(look(2.9), safety=1.5), None, sticky=False) == Shed("high_demand", 1000)
+    assert decide(ASK, replace(look(2.9), queued_at_most_s=4.2), None, sticky=False) == Shed("high_demand", 1000)
     assert decide(ASK, replace(look(), holds=False), None, sticky=False) == Shed("high_demand", 1000)
 
 
 def test_a_long_prompt_is_not_refused_for_its_own_length() -> None:
-    long = replace(look(10.0), prefill_s=9.0)
+    long = replace(look(10.0), prefill_s=9.0, queued_at_most_s=1.0)
     assert isinstance(decide(ASK, long, None, sticky=False), Queue)
 
 

@@ -17,6 +17,14 @@ from antiphon.inference.wait_forecast import HORIZON_S, Arrivals, Expected, Serv
 from tests.inference.virtual_pool import Machine, PlanLoad, Turn, VirtualPool, poisson_turns
 
 
+def test_in_a_load_that_begins_at_ten_times_the_capacity_little_is_done_too_late() -> None:
+    """Lower bands are told what higher ones will leave, whose refused come back, not what they leave now."""
+    pool, turns = VirtualPool(Machine()), poisson_turns(200, 40, 5)
+    pool.run(turns)
+    begun = [turn for turn in turns if turn.first_token_s is not None]
+    assert sum(turn.length for turn in begun if not turn.met) <= 0.05 * sum(turn.length for turn in begun)
+
+
 def accepted(turns: list[Turn]) -> list[Turn]:
     return [turn for turn in turns if not isinstance(turn.decision, Shed)]
 

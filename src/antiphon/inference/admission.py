@@ -60,7 +60,7 @@ Decision = Admit | Queue | Downgrade | Shed
 @dataclass(frozen=True, slots=True)
 class Look:
     """What one pool could do for a newcomer. Seconds until the first token are ``wait_s``, of which the prompt's own
-    computing is ``prefill_s``; ``safety`` is by how much waits have lately been longer than forecast.
+    computing is ``prefill_s``; without that, and without a model's load, nearly all would wait ``queued_at_most_s`` at most.
     """
 
     pool: str
@@ -75,7 +75,7 @@ class Look:
     position: int
     wait_s: float
     prefill_s: float
-    safety: float = 1.0
+    queued_at_most_s: float
     holds: bool = True
     """Prompt and answer can fit at all."""
     on_demand: bool = False
@@ -92,9 +92,7 @@ def within_limit(ask: Ask, look: Look) -> bool:
         return False
     if look.starts_now:
         return True
-    loading_s = look.opening_s if look.on_demand else 0.0
-    queued_s = max(look.wait_s - loading_s - look.prefill_s, 0.0) * look.safety
-    return queued_s <= max(ask.wait_limit_s - look.prefill_s, ask.wait_limit_s / 2)
+    return look.queued_at_most_s <= max(ask.wait_limit_s - look.prefill_s, ask.wait_limit_s / 2)
 
 
 def decide(ask: Ask, here: Look, smaller: Look | None, *, sticky: bool, retry_after_s: float = 1.0) -> Decision:

@@ -31,7 +31,7 @@ _CHANGED_VIEW_S = 0.002
 _RATE_SPAN_S = 10.0
 _REFUSED_LATELY_S = 5.0
 _TOKENS_A_PLACE = 2048
-_TOP_QUANTILE = 0.98
+_TOP_QUANTILE = 0.995
 """Of the highest band so many are to be served within their limit, of the others nine of ten: others make way for it."""
 
 
@@ -62,10 +62,8 @@ class _Wait:
 
     demand: Demand
     fingerprints: tuple[int, ...] = ()
-    told_s: float | None = None
+    forecast_s: float | None = None
     """The first forecast of its wait."""
-    bias: float = 1.0
-    """By what that was multiplied."""
 
 
 class PoolPolicy(Generic[K]):
@@ -119,8 +117,11 @@ class PoolPolicy(Generic[K]):
         starts_now = here and choose(self._ledgers, [room] * len(self._ledgers), self._turn, now) is not None
         moves = not availability.on_demand
         place = self._newcomer(ask, now, moves=moves) if not starts_now and availability.available else Place(1, prefill_s)
-        if not starts_now:
-            place = replace(place, wait_s=place.wait_s + availability.opening_s)
+        opening_s = 0.0 if starts_now else availability.opening_s
+        queued_s = max(place.wait_s + (opening_s if moves else 0.0) - prefill_s, 0.0)
+        if moves and place.wait_s < HORIZON_S:
+            place = replace(place, wait_s=min(place.wait_s * self.errors[ask.band].bias, HORIZON_S))
+        place = replace(place, wait_s=place.wait_s + opening_s)
         high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and self._is_shared(ask)
         return Look(
             pool=self.rules.name,
@@ -134,7 +135,7 @@ class PoolPolicy(Generic[K]):
             position=place.position,
             wait_s=place.wait_s,
             prefill_s=prefill_s,
-            safety=self.errors[ask.band].safety,
+            queued_at_most_s=self.errors[ask.band].at_most_s(queued_s),
             holds=self._holds(ask),
         )
 
@@ -160,6 +161,8 @@ class PoolPolicy(Generic[K]):
     def retry_after_s(self, ask: Ask, look: Look, now: float, name: str) -> float:
         """When somebody who is refused should come back; takes the slot it tells."""
         self._refused_at = now
+        # Who is refused for now is why lower bands get no more than they are owed: others like it take what would be left.
+        self._demands.arrived(ask.band, self._demands.expected(ask), now)
         soonest_s = max(look.wait_s - ask.wait_limit_s, 0.0)
         rate = self._drain.rate(now) or self._starts.rate(now) or None
         return self._slots.take(ask.band, now, soonest_s=soonest_s, rate=rate, name=name)
@@ -182,8 +185,8 @@ class PoolPolicy(Generic[K]):
         wait = self._waits[key] = _Wait(demand)
         if look is not None and not look.starts_now:
             waiter.position, waiter.eta_s, waiter.told_at = look.position, max(look.wait_s - look.opening_s, 0.0), now
-            wait.told_s = look.wait_s if look.wait_s < HORIZON_S and not look.opening_s else None
-            wait.bias = self.errors[ask.band].bias
+            forecast_s = look.wait_s / self.errors[ask.band].bias
+            wait.forecast_s = forecast_s if look.wait_s < HORIZON_S and not look.opening_s else None
         self._demands.arrived(ask.band, demand, now)
         self._drain.update(now, waiting=True)
         self._turns[ask.band].update(now, waiting=True)
@@ -252,9 +255,9 @@ class PoolPolicy(Generic[K]):
         self._turn = (replica + 1) % len(self._ledgers)
         self._drain.update(now, waiting=bool(self._queue), started=1)
         self._starts.add(1.0, now)
-        if wait.told_s is not None:
+        if wait.forecast_s is not None:
             actual_s = now - waiter.entered_at + room.prefill_tokens * self._prefill_ms / 1000
-            self.errors[waiter.ask.band].observe(wait.told_s, actual_s, forecast_s=wait.told_s / wait.bias)
+            self.errors[waiter.ask.band].observe(wait.forecast_s, actual_s)
         self._changed = True
 
     def progressed(self, key: K, tokens: int) -> None:
@@ -342,7 +345,6 @@ class PoolPolicy(Generic[K]):
         rate = self._drain.rate(now) or self._starts.rate(now)
         since_s = self._entered / rate if rate else 0.0
         wait_s = max(place.wait_s + since_s - (now - view.at), self._turn_s(ask.band, self._queue.tag(ask), now), 0.0)
-        wait_s *= self.errors[ask.band].bias
         return Place(place.position + self._entered, min(wait_s, max(place.wait_s, HORIZON_S)))
 
     def _turn_s(self, band: Band, tag: float, now: float) -> float:
