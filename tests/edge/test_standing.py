@@ -42,6 +42,7 @@ class Door:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.edge.standing.RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr("antiphon.edge.standing.JOIN_SECONDS", 0.01)
 
 
 async def test_a_revoked_credential_wakes_its_readers_alone() -> None:
@@ -92,3 +93,53 @@ async def test_nobody_is_looked_at_who_has_left() -> None:
     while not door.asked:
         await asyncio.sleep(0.01)
     standings.leave(standing, reader)
+
+
+async def test_what_goes_on_for_long_is_cut_when_its_credential_ends() -> None:
+    door = Door()
+    standings = Standings(door.check)
+
+    async def work(credentials: HeaderList) -> None:
+        with standings.cutting(credentials):
+            await asyncio.sleep(60)
+
+    ada, bob = asyncio.create_task(work(ADA)), asyncio.create_task(work(BOB))
+    while len(door.asked) < 4:
+        await asyncio.sleep(0.01)
+    door.refused.add(ADA)
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(ada, 2)
+    assert not ada.cancelled() and not ada.cancelling() and not bob.done()
+    bob.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bob
+    seen = len(door.asked)
+    await asyncio.sleep(0.15)
+    assert len(door.asked) == seen, "nobody is looked at whose work has ended"
+
+
+async def test_what_is_soon_done_is_not_looked_at() -> None:
+    door = Door()
+    with Standings(door.check).cutting(ADA):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+    assert door.asked == []
+
+
+async def test_who_is_cut_and_cancelled_is_cancelled() -> None:
+    door = Door()
+    door.refused.add(ADA)
+    standings = Standings(door.check)
+
+    async def work() -> None:
+        with standings.cutting(ADA):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                task.cancel()
+                await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 2)
+    assert task.cancelled()

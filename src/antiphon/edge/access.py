@@ -24,6 +24,7 @@ from antiphon.core.tenancy import Scope as Permission
 from antiphon.edge.auth import Authenticator, header, is_json
 from antiphon.edge.body import JsonValue, check_text, parse_json
 from antiphon.edge.services import EdgeServices
+from antiphon.edge.standing import JOIN_SECONDS
 from antiphon.edge.stream import Streams
 from antiphon.stores.conversations.base import Owner
 
@@ -90,6 +91,7 @@ class Exchange:
     principal: Principal | None = None
     body: JsonValue = None
     handoff: ASGIApp | None = None
+    watches_itself: bool = False
 
     @staticmethod
     def of(scope: Scope) -> Exchange:
@@ -105,15 +107,17 @@ class Handoff(Response):
     """What an endpoint returns when its answer is a plain ASGI application.
 
     It sends nothing: the dispatcher runs the application after FastAPI's frames are gone, so a stream that lasts minutes holds
-    none of them.
+    none of them. It is cut when the caller's credentials end, unless it ``watches_itself``.
     """
 
-    def __init__(self, application: ASGIApp) -> None:
+    def __init__(self, application: ASGIApp, *, watches_itself: bool = False) -> None:
         super().__init__()
         self._application = application
+        self._watches_itself = watches_itself
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        Exchange.of(scope).handoff = self._application
+        exchange = Exchange.of(scope)
+        exchange.handoff, exchange.watches_itself = self._application, self._watches_itself
 
 
 class AppState(Protocol):
@@ -165,10 +169,10 @@ class GuardedRoute(APIRoute):
         needs_body = self.body_field is not None and self.body_field.field_info.is_required()
 
         async def handle(request: Request) -> Response:
-            await _admit(app_state(request), request.scope, guard)
             if not takes_body:
+                await _admit(app_state(request), request.scope, guard)
                 return await validate(request)
-            raw = await request.body()
+            raw = await _admitted_body(app_state(request), request, guard)
             value = _parsed(request.scope, raw, needs_body=needs_body)
             return await validate(_ParsedRequest(request, raw, value))
 
@@ -190,8 +194,8 @@ class ShortWay(Generic[BodyT]):
 
     async def answer(self, state: AppState, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what becomes a refusal: ``InvalidRequest`` where FastAPI has ``RequestValidationError``."""
-        await _admit(state, scope, self._guard)
-        value = _parsed(scope, await Request(scope, receive).body(), needs_body=True)
+        raw = await _admitted_body(state, Request(scope, receive), self._guard)
+        value = _parsed(scope, raw, needs_body=True)
         try:
             body = self._body.model_validate(value)
         except ValidationError as error:
@@ -227,6 +231,16 @@ async def _admit(state: AppState, scope: Scope, guard: Guard) -> None:
     if guard.permission is not None and guard.permission not in principal.scopes:
         raise Forbidden(f"This needs the scope {guard.permission.value}.")
     Exchange.of(scope).principal = principal
+
+
+async def _admitted_body(state: AppState, request: Request, guard: Guard) -> bytes:
+    """The body of a request that may be made; one that came slowly may be so still when it is whole."""
+    await _admit(state, request.scope, guard)
+    began = state.services.clock.monotonic()
+    raw = await request.body()
+    if state.services.clock.monotonic() - began > JOIN_SECONDS:
+        await _admit(state, request.scope, guard)
+    return raw
 
 
 def _parsed(scope: Scope, raw: bytes, *, needs_body: bool) -> JsonValue:

@@ -8,6 +8,7 @@ on the plain ASGI interface after FastAPI has returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import cast
 
 import structlog
@@ -40,6 +41,7 @@ from antiphon.edge.routes import ROUTERS
 from antiphon.edge.routes.openai import complete
 from antiphon.edge.schemas import ChatCompletion
 from antiphon.edge.services import EdgeServices
+from antiphon.edge.standing import credentials_of
 from antiphon.edge.stream import Streams
 from antiphon.edge.transferring import Imports
 from antiphon.edge.web_client import StaticFiles, send_file, wants_page
@@ -131,7 +133,7 @@ class EdgeApp:
         try:
             await self._answer(exchange, scope, receive, answer)
             if exchange.handoff is not None:
-                await self._hand_off(exchange.handoff, scope, receive, answer)
+                await self._hand_off(exchange, exchange.handoff, scope, receive, answer)
         finally:
             _log.info(
                 "request",
@@ -152,9 +154,12 @@ class EdgeApp:
             exchange.handoff = None
             await self._tell(error, scope, receive, answer)
 
-    async def _hand_off(self, application: ASGIApp, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _hand_off(self, exchange: Exchange, application: ASGIApp, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        watched = exchange.principal is not None and not exchange.watches_itself
+        cutting = self.streams.standings.cutting(credentials_of(scope["headers"])) if watched else nullcontext()
         try:
-            await application(scope, receive, answer.send)
+            with cutting:
+                await application(scope, receive, answer.send)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - as above

@@ -1,11 +1,13 @@
-"""Whether the callers of open streams still may read: each credential is looked at again every few seconds, once for all
-the streams it opened."""
+"""Whether the callers of open streams, and of whatever else goes on for long, still may: each credential is looked at again every few
+seconds, once for all that it opened.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import structlog
@@ -14,15 +16,41 @@ from antiphon.core.errors import AntiphonError, Forbidden, Unauthenticated
 from antiphon.edge.connection import HeaderList
 
 RECHECK_SECONDS = 4.0
+JOIN_SECONDS = 0.5
+"""What takes no longer than this is not looked at again."""
+
 _AT_ONCE = 8
+_CREDENTIALS = frozenset({b"authorization", b"cookie"})
 
 _log = structlog.get_logger(__name__)
+
+
+def credentials_of(headers: Sequence[tuple[bytes, bytes]]) -> HeaderList:
+    """Those of a request's headers that say who asks."""
+    return tuple((name, value) for name, value in headers if name in _CREDENTIALS)
 
 
 class Wakeable(Protocol):
     def wake(self) -> None:
         """There may be something to do."""
         ...
+
+
+class _Cut:
+    """Cancels the task that made it, once."""
+
+    __slots__ = ("done", "task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.done = False
+
+    def wake(self) -> None:
+        if not self.done:
+            self.done = True
+            self.task.cancel()
 
 
 class Standing:
@@ -71,6 +99,27 @@ class Standings:
         if not self._held and self._checking is not None:
             self._checking.cancel()
             self._checking = None
+
+    @contextmanager
+    def cutting(self, credentials: HeaderList) -> Iterator[None]:
+        """Cancel what the context's task awaits when the credentials turn out to be revoked: ``Unauthenticated`` is raised then."""
+        cut, standing = _Cut(), None
+
+        def join() -> None:
+            nonlocal standing
+            standing = self.join(credentials, cut)
+
+        timer = asyncio.get_running_loop().call_later(JOIN_SECONDS, join)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not cut.done or cut.task.uncancel():
+                raise
+            raise Unauthenticated from None
+        finally:
+            timer.cancel()
+            if standing is not None:
+                self.leave(standing, cut)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

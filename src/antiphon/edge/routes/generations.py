@@ -50,7 +50,7 @@ async def stream_generation(
     streams = app_state(request).streams
     if await streams.already_finished(viewer):
         return Response(status_code=204)
-    return Handoff(streams.stream(viewer))
+    return Handoff(streams.stream(viewer), watches_itself=True)
 
 
 @router.get("/prompt")

@@ -111,7 +111,7 @@ def _answer(accepted: Accepted, caller: Principal, request: Request) -> Response
         response.raw_headers.extend(headers)
         return response
     viewer = viewer_of(request, caller, accepted.generation_id, cursor=None)
-    return Handoff(app_state(request).streams.stream(viewer, headers))
+    return Handoff(app_state(request).streams.stream(viewer, headers), watches_itself=True)
 
 
 def accepted_answer_body(accepted: Accepted) -> dict[str, str | None]:
