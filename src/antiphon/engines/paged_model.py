@@ -130,18 +130,56 @@ def _read(core: ov.Core, folder: Path) -> ov.Model:
 
 
 def _select_sampled_rows(model: ov.Model) -> None:
-    """Put a Gather before the last matrix product, so that the language-model head runs only for rows that are sampled."""
-    node = model.get_results()[0].input_value(0).get_node()
-    while node.get_type_name() != "MatMul":
-        if node.get_input_size() == 0:
-            raise RuntimeError("the output does not come from a matrix product")
-        node = node.input_value(0).get_node()
+    """Gather the rows that are sampled once the last attention is done: from there on no row looks at another, so the last
+    layer's matrix products and the language-model head run only for them.
+    """
+    behind = _behind(_projection(model))
     rows = opset13.parameter([-1], np.int64, name=_SAMPLED_ROWS)  # pyright: ignore[reportUnknownMemberType] - half-typed stubs
     rows.output(0).get_tensor().set_names({_SAMPLED_ROWS})
     axis = opset13.constant(np.array(0, np.int64))
-    node.input(0).replace_source_output(opset13.gather(node.input_value(0), rows, axis).output(0))  # pyright: ignore[reportUnknownMemberType] - half-typed stubs
+    gathered: dict[tuple[str, int], ov.Output] = {}
+    for node in behind.values():
+        for port in node.inputs():
+            source = port.get_source_output()
+            if source.get_node().get_name() in behind or not _has_rows(source.partial_shape):
+                continue
+            name = source.get_node().get_name(), source.get_index()
+            if name not in gathered:
+                gathered[name] = opset13.gather(source, rows, axis).output(0)  # pyright: ignore[reportUnknownMemberType] - half-typed stubs
+            port.replace_source_output(gathered[name])
     model.add_parameters([rows])
     model.validate_nodes_and_infer_types()
+
+
+def _has_rows(shape: ov.PartialShape) -> bool:
+    """Whether something has a row for each token; constants have not."""
+    return shape.rank.get_length() > 0 and shape[0].is_dynamic
+
+
+def _projection(model: ov.Model) -> ov.Node:
+    """The first matrix product behind the last attention."""
+    attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "PagedAttentionExtension"]
+    if not attentions:
+        raise RuntimeError("there is no paged attention")
+    node = attentions[-1]
+    while node.get_type_name() != "MatMul":
+        readers = list(node.output(0).get_target_inputs())
+        if len(readers) != 1:
+            raise RuntimeError("the last attention does not lead to a matrix product")
+        node = readers[0].get_node()
+    return node
+
+
+def _behind(first: ov.Node) -> dict[str, ov.Node]:
+    """``first`` and all that depends on it, by name."""
+    found: dict[str, ov.Node] = {}
+    left = [first]
+    while left:
+        node = left.pop()
+        if node.get_name() not in found:
+            found[node.get_name()] = node
+            left += [reader.get_node() for output in node.outputs() for reader in output.get_target_inputs()]
+    return found
 
 
 def _check_inputs(model: ov.Model, folder: Path) -> None:
