@@ -69,6 +69,12 @@ def test_what_does_not_exist_is_one_sentence_and_exit_code_1(arguments: list[str
     assert re.fullmatch(r"antiphon: .+\n", outcome.err)
 
 
+def test_a_name_does_not_steer_the_terminal(antiphon: Antiphon) -> None:
+    antiphon("users", "create", "\x1b]0;x\x07\x9b31m\nada")
+    (heading, _, row) = antiphon("users", "list").out.splitlines()
+    assert heading.startswith("ID") and "\N{REPLACEMENT CHARACTER}31m ada" in row and not re.search(r"[\x00-\x1f\x7f-\x9f]", row)
+
+
 def test_unknown_scopes_are_usage(antiphon: Antiphon) -> None:
     outcome = antiphon("keys", "create", "--name", "x", "--scopes", "chat,root")
     assert outcome.code == 2

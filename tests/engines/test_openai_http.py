@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import tracemalloc
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -18,7 +20,7 @@ from antiphon.core.ids import TenantId
 from antiphon.core.messages import Role
 from antiphon.engines import openai_http
 from antiphon.engines.base import EngineEvent, EngineRequest, Finished, PromptMessage, Tokens
-from antiphon.engines.openai_http import Endpoint, OpenAiEngine
+from antiphon.engines.openai_http import Endpoint, OpenAiEngine, ServedModel
 from antiphon.engines.transcript import THINK, THOUGHT, TranscriptTokenizer, text_of
 
 TOKENIZER = TranscriptTokenizer()
@@ -275,3 +277,53 @@ async def test_a_server_that_is_not_there(free_port: int) -> None:
             await told(made, request())
     finally:
         await made.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[" * 200_000, "sent what no such server sends: RecursionError"),
+        (b'{"data": [' + b" " * (5 << 20) + b"]}", "lists more models than can be"),
+        (b"\xff", "sent what no such server sends: UnicodeDecodeError"),
+    ],
+)
+async def test_a_list_of_models_that_is_none(content: bytes, told: str) -> None:
+    async with listing(content) as made:
+        with pytest.raises(EngineFailed, match=told):
+            await made.models()
+
+
+async def test_a_packed_list_is_not_unpacked_without_bound() -> None:
+    packed = gzip.compress(b" " * (200 << 20))
+    tracemalloc.start()
+    try:
+        async with listing(packed, {"Content-Encoding": "gzip"}) as made:
+            with pytest.raises(EngineFailed, match=r"lists more models than can be|sent what no such server sends"):
+                await made.models()
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+async def test_names_that_cannot_be_shown_are_none() -> None:
+    odd: list[object] = ["\x00", "\x1b[31m", "\u202e", "x" * 301, "", 5, None, [], {}, "good:7b"]
+    entries = [{"id": name, "owned_by": {}, "max_model_len": 2**70} for name in odd] + [{"id": "half \ud800", "max_model_len": "x"}]
+    async with listing(json.dumps({"data": entries}).encode()) as made:
+        assert await made.models() == (ServedModel("good:7b", "", 0), ServedModel("half \N{REPLACEMENT CHARACTER}", "", 0))
+
+
+@asynccontextmanager
+async def listing(content: bytes, headers: Mapping[str, str] | None = None) -> AsyncGenerator[OpenAiEngine]:
+    """An engine before a server that lists ``content``."""
+
+    async def models(_: web.Request) -> web.Response:
+        return web.Response(body=content, headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app, host="127.0.0.1") as server:
+        made = OpenAiEngine(Endpoint(f"http://127.0.0.1:{server.port}/v1", "m"), SystemClock())
+        try:
+            yield made
+        finally:
+            await made.close()

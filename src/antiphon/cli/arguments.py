@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from antiphon.cli.markdown import printable
+
 if TYPE_CHECKING:
     from antiphon.app.admin import Admin
     from antiphon.app.config import Config
@@ -74,6 +76,11 @@ def _cell(value: str | int | bool | list[str] | None) -> str:
         case bool():
             return "yes" if value else "no"
         case list():
-            return ",".join(value)
+            return _line(",".join(value))
         case _:
-            return str(value)
+            return _line(str(value))
+
+
+def _line(text: str) -> str:
+    """Names are other people's: none of them steers the terminal or begins a row."""
+    return printable(text).replace("\n", " ").replace("\t", " ")

@@ -31,7 +31,10 @@ _TOKEN_CHARACTERS = 64
 """So long a token may be on average, where a server writes more than it was asked for."""
 _MOST_TOKENS = 1 << 31
 _LINE_BYTES = 1 << 20
+_LIST_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 16
 _DETAIL_CHARACTERS = 300
+_NAME_CHARACTERS = 300
 _FINISH = {reason.value: reason for reason in FinishReason}
 _CONTINUES_A_LAST_MESSAGE = frozenset({"llamacpp", "library"})
 """``owned_by`` of the servers (llama.cpp, Ollama) that go on with a last message of the assistant's."""
@@ -88,14 +91,15 @@ class OpenAiEngine:
         await self._session.close()
 
     async def models(self) -> tuple[ServedModel, ...]:
-        """What the server offers. Raises ``EngineFailed``, one sentence that names the address."""
+        """What the server offers, under names that can be shown. Raises ``EngineFailed``, one sentence that names the address."""
         with _clear_failures(self._endpoint):
             async with asyncio.timeout(_CONNECT_S), self._session.get(f"{self._endpoint.url}/models", allow_redirects=False) as answer:
                 if answer.status != 200:
                     raise _refused(self._endpoint, answer.status, await _error_text(answer))
-                listed = _object(await answer.json(content_type=None)).get("data")
+                listed = _object(json.loads(await _whole(self._endpoint, answer))).get("data")
         entries = cast("list[object]", listed) if isinstance(listed, list) else []
-        return tuple(_served(_object(entry)) for entry in entries)
+        served = (_served(_object(entry)) for entry in entries)
+        return tuple(model for model in served if 0 < len(model.name) <= _NAME_CHARACTERS and model.name.isprintable())
 
     async def probe(self) -> ServedModel:
         """The endpoint's model as the server lists it. Raises ``EngineFailed`` also where it is not among those listed."""
@@ -269,7 +273,7 @@ def _served(entry: JsonObject) -> ServedModel:
     meta = _object(entry.get("meta"))
     lengths = (entry.get("max_model_len"), entry.get("context_tokens"), meta.get("n_ctx"), meta.get("n_ctx_train"))
     context = next((_count(length, 0) for length in lengths if _count(length, 0)), 0)
-    return ServedModel(str(entry.get("id", "")), str(entry.get("owned_by", "")), context)
+    return ServedModel(_text(entry.get("id")), _text(entry.get("owned_by")), context)
 
 
 @contextmanager
@@ -283,7 +287,7 @@ def _clear_failures(endpoint: Endpoint) -> Iterator[None]:
         raise EngineFailed(f"{endpoint.url} broke off in the middle of an answer.") from error
     except (aiohttp.ClientError, OSError) as error:
         raise EngineFailed(f"{endpoint.url} cannot be reached: {_reason(error)}.") from error
-    except (HttpProcessingError, ValueError) as error:
+    except (HttpProcessingError, ValueError, RecursionError) as error:
         raise EngineFailed(f"{endpoint.url} sent what no such server sends: {type(error).__name__}.") from error
 
 
@@ -304,6 +308,17 @@ def _refused(endpoint: Endpoint, status: int, complaint: str) -> EngineFailed:
         429: "has too much to do, or the key's quota is used up",
     }
     return EngineFailed(f"{endpoint.url} {known.get(status, f'answered {status}')}: {complaint or 'it gave no reason'}")
+
+
+async def _whole(endpoint: Endpoint, answer: aiohttp.ClientResponse) -> bytes:
+    """The answer's body, which no honest server makes long: whoever adds a server names any address. Raises ``EngineFailed``."""
+    pieces, length = list[bytes](), 0
+    async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+        pieces.append(piece)
+        length += len(piece)
+        if length > _LIST_BYTES:
+            raise EngineFailed(f"{endpoint.url} lists more models than can be.")
+    return b"".join(pieces)
 
 
 async def _error_text(answer: aiohttp.ClientResponse) -> str:

@@ -57,8 +57,8 @@ class PostgresIndex:
 
     def add(self, tx: sa.Connection, owner: Owner, conversation_id: ConversationId, texts: Sequence[tuple[MessageId | None, str]]) -> None:
         place = {"tenant_id": owner.tenant_id, "user_id": owner.user_id, "conversation_id": conversation_id}
-        for message_id, text in texts:
-            _add.run(tx, {**place, "message_id": message_id, "pieces": _array(_pieces_of(owner, text))})
+        given = ((message_id, _array(_pieces_of(owner, text))) for message_id, text in texts)
+        _add.run_each(tx, [{**place, "message_id": message_id, "pieces": pieces} for message_id, pieces in given])
 
     def take(self, tx: sa.Connection, owner: Owner, conversation_id: ConversationId, text: tuple[MessageId | None, str]) -> None:
         _take.run(tx, {"tenant_id": owner.tenant_id, "conversation_id": conversation_id, "message_id": text[0]})
