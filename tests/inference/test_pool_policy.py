@@ -86,7 +86,8 @@ def test_cancels_in_all_phases_leave_nothing_behind() -> None:
 
 def others_least_share(*, fair: bool) -> float:
     """Eight tenants that always have something waiting, one with twenty times the load: the least served of the others,
-    against an eighth of all that was served meanwhile.
+    against an eighth of all that was served meanwhile. It is some 160 answers for each: of a third of them, the lengths alone differ by
+    a tenth.
     """
     plans = (PlanLoad(1.0, Band.STANDARD, 1e9, tenants=1),)
     turns: list[Turn] = []
@@ -97,10 +98,10 @@ def others_least_share(*, fair: bool) -> float:
     for number, turn in enumerate(turns):
         turn.number = number
     pool = VirtualPool(Machine(), queue_limit=10**9, fair=fair, refuses=False)
-    pool.run(turns, until_s=14.0)
+    pool.run(turns, until_s=38.0)
     served = {f"t{tenant}": 0.0 for tenant in range(8)}
     for turn in turns:
-        if turn.started_s is not None and 2.0 <= turn.started_s <= 14.0:
+        if turn.started_s is not None and 2.0 <= turn.started_s <= 38.0:
             served[turn.ask.tenant] += turn.ask.prompt_tokens + 2 * turn.written
     return min(served[f"t{tenant}"] for tenant in range(1, 8)) / (sum(served.values()) / 8)
 

@@ -107,6 +107,11 @@ class _Line(Generic[K]):
         """Tenants that have something waiting."""
         return sum(1 for tenant in self.tenants.values() if tenant.line)
 
+    @property
+    def first_turn(self) -> float:
+        """The tag of whose turn it is; somebody waits."""
+        return min(tenant.turns[0] for tenant in self.tenants.values() if tenant.line)
+
     def heads(self) -> list[tuple[float, int, _Tenant[K]]]:
         """Tenants that have something waiting, whose turn it is first."""
         return sorted((tenant.turns[0], tenant.line[0].number, tenant) for tenant in self.tenants.values() if tenant.line)
@@ -209,7 +214,7 @@ class WaitQueue(Generic[K]):
         """It leaves for a replica."""
         line = self._lines[waiter.band]
         tenant = line.tenants[waiter.ask.tenant if self._fair else ""]
-        line.clock.start(tenant.turns[0], waiter.charge, line.sharers)
+        line.clock.start(line.first_turn, waiter.charge, line.sharers)
         tenant.users.start(tenant.line[0].user_tag, waiter.charge, tenant.sharers)
         self._shares.served(waiter.band, waiter.tokens, frozenset(band for band, other in self._lines.items() if other.waiting))
         self._remove(waiter.key, turn=0)
@@ -221,7 +226,7 @@ class WaitQueue(Generic[K]):
         """
         line = self._lines[waiter.band]
         more = (cost - waiter.cost) / waiter.ask.weight
-        line.clock.correct(waiter.ask.tenant, more)
+        line.clock.settle(waiter.ask.tenant, more, line.sharers)
         tenant = line.tenants.get(waiter.ask.tenant)
         if tenant is not None:
             tenant.users.settle(waiter.ask.user, more, tenant.sharers)
