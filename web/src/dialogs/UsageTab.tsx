@@ -15,7 +15,7 @@ function Budget({ limit }: { limit: Limit }) {
       <progress value={share} max={1} aria-label={limitName(limit)} data-full={share > 0.9 ? "" : undefined}>
         {percent(share)}
       </progress>
-      {limit.resets_at && <small class="soft">{t("resetsAt", moment(limit.resets_at))}</small>}
+      {limit.resets_at && share > 0 && <small class="soft">{t("resetsAt", moment(limit.resets_at))}</small>}
     </div>
   );
 }
