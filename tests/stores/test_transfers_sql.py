@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
 from antiphon.core.clock import ManualClock
 from antiphon.core.errors import StoreUnavailable
+from antiphon.core.ids import IdKind, MessageId
 from antiphon.stores.conversations.sql import SqlConversations
+from antiphon.stores.sql.postgres import PostgresDatabase
 from antiphon.stores.sql.sqlite import SqliteDatabase
 from antiphon.stores.sql.tables import conversations, feedback, message_extras, messages, origins
 from antiphon.stores.transfers.base import Origin
@@ -73,3 +77,18 @@ async def test_what_came_along_goes_with_its_conversation(db: SqliteDatabase, st
     kept = await contents(db, "")
     assert kept[origins.name] == []
     assert kept[message_extras.name] == []
+
+
+@pytest.mark.slow
+async def test_postgresql_takes_a_conversation_of_very_many_messages(
+    postgres: PostgresDatabase, clock: ManualClock, ids: CountingIds
+) -> None:
+    """A call has twenty seconds there. One that looked for each parent through the whole conversation would need hours."""
+    stores = Stores(SqlConversations(postgres), SqlTransfers(postgres), clock, ids)
+    small = stores.whole(Origin("chatgpt", "c1"))
+    first = small.messages[0]
+    long = [replace(first, id=MessageId(ids.new(IdKind.MESSAGE))) for _ in range(60_000)]
+    chain = tuple(replace(one, parent_id=before.id) for before, one in zip((first, *long), long, strict=False))
+    whole = replace(small, messages=(*small.messages, *chain))
+    assert await stores.transfers.import_conversation(whole) is None
+    assert len((await stores.transfers.whole(ME, whole.head.id)).messages) == 60_003

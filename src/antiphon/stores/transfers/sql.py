@@ -17,6 +17,8 @@ from antiphon.stores.sql.trees import insert_messages, select_head
 from antiphon.stores.transfers.base import OUR_SOURCE, Origin, Transfers, WholeConversation
 from antiphon.stores.transfers.ordering import parents_first
 
+_UNCOUNTED_MESSAGES = 1000
+
 _ORIGIN_KEY = ("tenant_id", "user_id", "source", "source_id")
 _living_origin = Prepared(
     sa.select(conversations.c.id)
@@ -67,8 +69,7 @@ def _insert(tx: sa.Connection, whole: WholeConversation) -> ConversationId | Non
     _drop_origin.run(tx, named)
     _insert_head.run(tx, rows.conversation_values(head))
     _insert_origin.run(tx, {**named, "conversation_id": head.id, "extra": whole.extra})
-    if whole.messages:
-        insert_messages(tx, head.tenant_id, *whole.messages)
+    _insert_messages(tx, whole)
     search.add(tx, owner, head.id, [*((message.id, message.content) for message in whole.messages), (None, head.title)])
     place: dict[str, Value] = {"tenant_id": head.tenant_id, "conversation_id": head.id}
     for message_id, extra in whole.extras.items():
@@ -76,6 +77,19 @@ def _insert(tx: sa.Connection, whole: WholeConversation) -> ConversationId | Non
     for message_id, given in whole.feedback.items():
         _insert_feedback.run(tx, {**place, "user_id": head.user_id, "message_id": message_id, **_feedback_values(head, given)})
     return None
+
+
+def _insert_messages(tx: sa.Connection, whole: WholeConversation) -> None:
+    """Parents first. PostgreSQL, as long as it does not know how many messages a table has, looks for each one's parent through all of
+    its conversation, so it counts them once some are there.
+    """
+    first, rest = whole.messages[:_UNCOUNTED_MESSAGES], whole.messages[_UNCOUNTED_MESSAGES:]
+    if first:
+        insert_messages(tx, whole.head.tenant_id, *first)
+    if rest:
+        if tx.dialect.name == "postgresql":
+            tx.exec_driver_sql("ANALYZE messages")
+        insert_messages(tx, whole.head.tenant_id, *rest)
 
 
 def _find(tx: sa.Connection, head: Conversation, origin: Origin) -> ConversationId | None:
