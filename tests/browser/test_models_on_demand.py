@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chat import Chat
-from tests.system.served import Server
+from tests.system.served import Server, started
 from tests.system.test_models_on_demand import CONFIG
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -19,10 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240)]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("on-demand") / "data", CONFIG)
-    made.start()
-    yield made
-    made.end()
+    with started(tmp_path_factory.mktemp("on-demand") / "data", CONFIG) as made:
+        yield made
 
 
 def seen(page: Page, name: str) -> None:

@@ -60,13 +60,7 @@ class Backlog(VirtualPool):
         while self._coming and self._coming[0][0] <= self.now:
             turn = heapq.heappop(self._coming)[2]
             self.policy.attach(turn.number, turn.ask)
-        if self._tell_at <= self.now:
-            self._tell()
-            self._tell_at = self.now + 1.0
-        self._dispatch()
-        if self._step is None and not self.engine.idle:
-            seconds, firsts, ended = self.engine.step()
-            self._step, self._step_ends = (firsts, ended), self.now + seconds
+        self._go_on()
 
     def _fill(self) -> None:
         here = Counter(self._tenant_of[number] for number in self.open if self.policy.waits(number))

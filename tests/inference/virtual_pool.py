@@ -155,13 +155,7 @@ class VirtualPool:
                 self._cancel(heapq.heappop(self._cancels)[1])
             while arrivals and arrivals[0].arrived_s <= self.now:
                 self._arrive(arrivals.popleft())
-            if self.policy.waiting_count and self._tell_at <= self.now:
-                self._tell()
-                self._tell_at = self.now + 1.0
-            self._dispatch()
-            if self._step is None and not self.engine.idle:
-                seconds, firsts, ended = self.engine.step()
-                self._step, self._step_ends = (firsts, ended), self.now + seconds
+            self._go_on()
             self._events += 1
             if self._check_every and self._events % self._check_every == 0:
                 self.check()
@@ -186,6 +180,16 @@ class VirtualPool:
         assert len(self.open) == self.policy.waiting_count + self.policy.running_count
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Tell, dispatch, and begin a step, as is due."""
+        if self.policy.waiting_count and self._tell_at <= self.now:
+            self._tell()
+            self._tell_at = self.now + 1.0
+        self._dispatch()
+        if self._step is None and not self.engine.idle:
+            seconds, firsts, ended = self.engine.step()
+            self._step, self._step_ends = (firsts, ended), self.now + seconds
 
     def _arrive(self, turn: Turn) -> None:
         turn.arrived_s = max(turn.arrived_s, 0.0)

@@ -284,3 +284,14 @@ def eventually(check: Callable[[], bool], *, within_s: float, what: str) -> floa
         assert time.monotonic() - start < within_s, f"not within {within_s} s: {what}"
         time.sleep(0.02)
     return time.monotonic() - start
+
+
+@contextlib.contextmanager
+def started(folder: Path, config: str) -> Iterator[Server]:
+    """A server on ``folder``, for as long as the context lasts."""
+    server = Server(folder, config)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.end()

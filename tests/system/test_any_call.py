@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.served import Person, Server, reference_config
+from tests.system.served import Person, Server, reference_config, started
 
 pytestmark = pytest.mark.system
 
@@ -33,10 +33,8 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("fast") / "data", reference_config(output_tokens_per_s=100_000.0))
-    server.start()
-    yield server
-    server.end()
+    with started(tmp_path_factory.mktemp("fast") / "data", reference_config(output_tokens_per_s=100_000.0)) as server:
+        yield server
 
 
 def ask(server: Server, folder: Path, examples: int, *flags: str, document: Path | None = None) -> Asked:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.system.served import TERMINAL, TIMING, Person, Server, eventually
+from tests.system.served import TERMINAL, TIMING, Person, Server, eventually, started
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
@@ -53,10 +53,8 @@ titles = "words"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("on-demand") / "data", CONFIG)
-    made.start()
-    yield made
-    made.end()
+    with started(tmp_path_factory.mktemp("on-demand") / "data", CONFIG) as made:
+        yield made
 
 
 @pytest.fixture

@@ -29,23 +29,20 @@ class ForecastError:
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self._latest: deque[float] = deque(maxlen=_LATEST)
+        self.bias = 1.0
+        """How many times as long as was forecast waits have lately been: the median, between 0.7 and 2."""
 
     def observe(self, forecast_s: float, actual_s: float) -> None:
         """Somebody's wait was forecast to take ``forecast_s`` when it came, and it had its turn after ``actual_s``."""
         if forecast_s >= _TELLING_S:
             self._latest.append(actual_s / forecast_s)
+            if len(self._latest) >= _FEWEST_LATEST:
+                self.bias = min(max(median(self._latest), _LEAST_BIAS), _MOST_BIAS)
         ratio = (actual_s + _NOISE_S) / (self._firm_s(forecast_s) + _NOISE_S)
         if len(self._recent) == _WINDOW:
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
         self._recent.append(ratio)
         insort(self._sorted, ratio)
-
-    @property
-    def bias(self) -> float:
-        """How many times as long as was forecast waits have lately been: the median, between 0.7 and 2."""
-        if len(self._latest) < _FEWEST_LATEST:
-            return 1.0
-        return min(max(median(self._latest), _LEAST_BIAS), _MOST_BIAS)
 
     def at_most_s(self, forecast_s: float) -> float:
         """What a wait of so many seconds may come to: ``quantile`` of the last ones kept to that. At most about thrice as much."""

@@ -22,11 +22,11 @@ from antiphon.inference.admission import Look
 from antiphon.inference.ask import Ask
 from antiphon.inference.availability import Availability
 from antiphon.inference.fleet import PoolStatus, ReplicaStatus, ServedPool
+from antiphon.inference.line_news import LineNews
 from antiphon.inference.pool_policy import PoolPolicy, PoolRules
 from antiphon.inference.pool_replicas import PoolReplicas, PoolRuntime
 from antiphon.inference.prefix_cache import prompt_fingerprints
 from antiphon.inference.residency import AlwaysResident, Need, Presence, Residence
-from antiphon.inference.standing import Standing
 from antiphon.inference.stickiness import Stickiness
 from antiphon.inference.ticket import Ticket
 from antiphon.inference.wire import (
@@ -49,9 +49,6 @@ _UNCLAIMED_S = 15.0
 _OPENED_S = 30.0
 """So long after a model was loaded those that waited for it go on waiting beyond their deadlines."""
 _WANTED_S = 1.0
-_BANDS = tuple(sorted(Band, reverse=True))
-_FEW = 16
-"""So few in line are told at once when something changes; more, at the next tick."""
 
 
 class Pool:
@@ -66,8 +63,8 @@ class Pool:
         self._replicas = PoolReplicas(runtime, self, clock, telemetry)
         self._policy: PoolPolicy[int] = PoolPolicy(rules, self._replicas.ledgers, clock.monotonic())
         self._tickets: dict[int, Ticket] = {}
+        self._news = LineNews(runtime.spec.name, self._policy, self._tickets, self._opening_s, telemetry)
         self._reserved: dict[str, Ticket] = {}
-        self._reported: dict[Band, int] = {}
         self._numbers = 0
         self._paused = False
         self._wanted_until = -math.inf
@@ -90,7 +87,7 @@ class Pool:
         for ticket in list(self._tickets.values()):
             self._policy.leave(ticket.number, self._clock.monotonic())
             self._fail(ticket, EngineFailed(reason))
-        self._report_waiting()
+        self._news.count()
         await self._replicas.stop()
 
     # --- its model's place in memory ------------------------------------------------------------
@@ -186,7 +183,7 @@ class Pool:
 
     def waiting(self) -> dict[Band, int]:
         """Requests in the line, by band."""
-        return {band: self._policy.waiting(band) for band in _BANDS}
+        return self._news.waiting()
 
     def look(self, ask: Ask) -> Look:
         """What a newcomer would meet."""
@@ -220,7 +217,7 @@ class Pool:
     def reserved(self, request_id: str) -> Queued | None:
         """Where a request stands that has not come yet; ``None`` where it has no place."""
         ticket = self._reserved.get(request_id)
-        return ticket and self._told(ticket)
+        return ticket and self._news.place(ticket, self._clock.monotonic())
 
     def enter(self, request: EngineRequest, ask: Ask) -> Ticket:
         """Take an accepted request, on its reserved place if it has one; ``leave`` must follow."""
@@ -231,7 +228,7 @@ class Pool:
         fingerprints = prompt_fingerprints(request.prompt_ids, request.tenant_id, request.public_prefix_tokens)
         self._policy.attach(ticket.number, ask, fingerprints)
         self.pump()
-        told = self._told(ticket)
+        told = self._news.place(ticket, self._clock.monotonic())
         if told is not None:
             ticket.mailbox.put(told)
         return ticket
@@ -240,9 +237,10 @@ class Pool:
         """The reader has gone: a request that has not ended is cancelled, its blocks free after the current step."""
         if ticket.ended:
             return
-        if self._policy.leave(ticket.number, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        if self._policy.leave(ticket.number, now):
             self._end(ticket)
-            self._say_standings()
+            self._news.tell(now)
         elif ticket.replica is not None:
             ticket.replica.send(Cancel(ticket.handle))
 
@@ -278,7 +276,7 @@ class Pool:
                 break
             sent = True
         if sent:
-            self._say_standings()
+            self._news.tell(now)
 
     def tick(self) -> None:
         """Once a second: tell those that wait where they stand, give up places that nobody came for, try what was broken."""
@@ -291,7 +289,7 @@ class Pool:
             self._replicas.probe(now)
         self.pump()
         self._policy.feel(now)
-        self._say_standings(everybody=True)
+        self._news.tell(now, everybody=True)
 
     def _dispatch(self, ticket: Ticket, index: int, now: float) -> bool:
         try:
@@ -308,7 +306,7 @@ class Pool:
         self._numbers += 1
         ticket = self._tickets[self._numbers] = Ticket(ask, now, self._numbers)
         self._policy.enter(self._numbers, ask, now, ready=ready, look=look)
-        self._report_waiting()
+        self._news.count()
         self.residence.changed()
         return ticket
 
@@ -317,37 +315,9 @@ class Pool:
         self._tickets.pop(ticket.number, None)
         self.residence.changed()
 
-    def _told(self, ticket: Ticket) -> Queued | None:
-        standing = self._policy.standing(ticket.number, self._clock.monotonic())
-        return standing and self._queued(standing)
-
-    def _say_standings(self, *, everybody: bool = False) -> None:
-        """Tell those in the line what has changed for them."""
-        if everybody or self._policy.waiting_count <= _FEW:
-            news = self._policy.standings(self._clock.monotonic())
-            # How long a load still takes is news to everybody.
-            all_of_them = everybody and not self._begins
-            for ticket in self._tickets.values() if all_of_them else [self._tickets[standing.key] for standing in news]:
-                if (place := self._told(ticket)) is not None:
-                    ticket.mailbox.put(place)
-        self._report_waiting()
-
-    def _queued(self, standing: Standing[int]) -> Queued:
-        if self._begins:
-            return Queued(standing.position, standing.eta_ms)
-        opening_s = self._availability(self._clock.monotonic()).opening_s
-        return Queued(standing.position, standing.eta_ms + round(1000 * opening_s), starting=True)
-
-    @property
-    def _begins(self) -> bool:
-        """Whether those that wait are served, one after the other."""
-        return self.ready and not self._paused
-
-    def _report_waiting(self) -> None:
-        for band, waiting in self.waiting().items():
-            if self._reported.get(band) != waiting:
-                self._reported[band] = waiting
-                self._telemetry.gauge(metrics.REQUESTS_WAITING, waiting, self.name, band.name.lower())
+    def _opening_s(self) -> float | None:
+        """How long until those that wait are served, one after the other; ``None`` where they are."""
+        return None if self.ready and not self._paused else self._availability(self._clock.monotonic()).opening_s
 
     def _availability(self, now: float) -> Availability:
         if self.residence.presence(self.name) is not Presence.RESIDENT:
