@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
+import sqlite3
 from dataclasses import dataclass
 
 import httpx
 import pytest
 
-from tests.system.served import Person, Server
+from tests.system.served import Person, Server, eventually
 
 pytestmark = pytest.mark.system
 
@@ -144,15 +145,22 @@ CASES: dict[str, tuple[str, str, str | bytes | None, int, str]] = {
 }
 
 
+# Work that follows an answer and writes rows: its usage on the way to the ledger, a title's usage, and titles not yet begun. Each ended
+# generation is one ledger entry, each conversation that was not named by its owner one more, for its title.
+TO_COME = """
+    select (select count(*) from outbox where sent_at is null) + (select count(*) from open_usage)
+        + abs((select count(*) from generations)
+            + (select count(distinct m.conversation_id) from messages m join conversations c on c.id = m.conversation_id
+                where c.title_source = 'auto')
+            - (select count(*) from ledger))
+"""
+
+
 def settled_rows(server: Server) -> dict[str, int]:
-    """Row counts once the work that follows an answer (its ledger entry, its title) has come to rest."""
-    rows = server.rows()
-    while True:
-        time.sleep(0.2)
-        again = server.rows()
-        if again == rows:
-            return rows
-        rows = again
+    """Row counts once nothing is left of the work that follows an answer."""
+    with contextlib.closing(sqlite3.connect(f"file:{server.data / 'antiphon.db'}?mode=ro", uri=True)) as database:
+        eventually(lambda: database.execute(TO_COME).fetchone() == (0,), within_s=30, what="nothing left to do")
+    return server.rows()
 
 
 @pytest.mark.parametrize("case", CASES)
