@@ -59,14 +59,30 @@ def test_a_session_that_ends_in_between_keeps_the_text(chat: Chat) -> None:
     expect(chat.composer).to_have_value("Do not lose this")
 
 
-def test_a_name_and_its_password_sign_in(browser: Browser, server: Server) -> None:
+def test_who_is_invited_chooses_a_password_and_signs_in_with_it(browser: Browser, server: Server) -> None:
     server.command("users", "create", "pat")
     context = browser.new_context()
     page = context.new_page()
     page.goto(server.command("link", "--user", "pat"))
+    expect(page.get_by_role("heading", name="Choose a password")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("pat")
+    expect(page.get_by_text("At least 8 characters")).to_be_visible()
+    expect(page.get_by_role("button", name="Not now")).to_have_count(0)
+    page.reload()
+    wanted = page.get_by_label("New password", exact=True)
+    expect(wanted).to_be_focused()
+    for poor, reason in (("short", "at least 8 characters"), ("aaaaaaaaaaaa", "too easy to guess")):
+        wanted.fill(poor)
+        wanted.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text(reason)
+        expect(wanted).to_be_focused()
+    wanted.fill("four quiet zeppelins")
+    page.get_by_label("Show password").check()
+    expect(wanted).to_have_attribute("type", "text")
+    page.get_by_role("button", name="Set password").click()
     expect(page.get_by_test_id("composer")).to_be_visible()
-    put = "word => fetch('/v1/me/password', {method: 'PUT', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(word)})"
-    assert page.evaluate(f"({put})({{password: 'four quiet zeppelins'}}).then(answer => answer.status)") == 204
+    page.reload()
+    expect(page.get_by_test_id("composer")).to_be_visible()
     context.clear_cookies()
     page.reload()
     page.get_by_label("Name", exact=True).fill("pat")
@@ -76,6 +92,8 @@ def test_a_name_and_its_password_sign_in(browser: Browser, server: Server) -> No
     page.get_by_label("Password", exact=True).fill("four quiet zeppelins")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_test_id("composer")).to_be_visible()
+    page.goto(server.command("link", "--user", "pat"))
+    expect(page.get_by_test_id("composer")).to_be_visible()  # there is a password: nothing is asked
     context.close()
 
 
@@ -114,6 +132,10 @@ domains = ["example.com"]
         expect(page.get_by_test_id("composer")).to_be_visible()
         assert page.url == f"{server.url}/"
         assert page.evaluate("fetch('/v1/me').then(answer => answer.json()).then(me => me.name)") == "Ada"
+        context.clear_cookies()
+        page.goto(server.command("link", "--user", "Ada"))
+        page.get_by_role("button", name="Not now").click()  # she has another way in
+        expect(page.get_by_test_id("composer")).to_be_visible()
         provider.person["sub"], provider.person["email"] = "666", "eve@evil.example"
         context.clear_cookies()
         page.reload()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
@@ -486,6 +487,20 @@ def test_signed_out(browser: Browser, served: Server) -> None:
     expect(page.get_by_text("antiphon link", exact=True)).to_be_visible()
     assert serious_findings(page) == []
     draws(page, "signed-out", context)
+    context.close()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
+def test_choose_a_password(browser: Browser, served: Server, theme: Literal["light", "dark"], width: int) -> None:
+    served.command("users", "create", f"pat-{theme}")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
+    page = context.new_page()
+    page.goto(served.command("link", "--user", f"pat-{theme}"))
+    page.get_by_label("New password", exact=True).fill("short")
+    page.get_by_role("button", name="Set password").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert serious_findings(page) == []
+    draws(page, f"choose-password-{theme}", context)
     context.close()
 
 

@@ -245,6 +245,7 @@ async def test_an_identity_is_one_users_for_ever(scene: Scene) -> None:
     await scene.accounts.create_user_of_identity(bob, there)
     assert await scene.accounts.user_of_identity(here) == ann
     assert await scene.accounts.user_of_identity(there) == bob, "a subject means nothing without its issuer"
+    assert (await scene.accounts.identities(ann.id), await scene.accounts.identities(UserId("usr_nobody"))) == ((here,), ())
     for new in (scene.new_user(tenant, "eve", UserRole.MEMBER), scene.new_user(tenant, "ann", UserRole.MEMBER)):
         with pytest.raises(Conflict):
             await scene.accounts.create_user_of_identity(new, here)
@@ -256,3 +257,4 @@ async def test_an_identity_is_one_users_for_ever(scene: Scene) -> None:
     assert disabled is not None and disabled.disabled, "no second account for somebody who was disabled"
     await scene.accounts.delete_user(bob.id)
     assert await scene.accounts.user_of_identity(there) is None
+    assert await scene.accounts.identities(bob.id) == ()

@@ -58,6 +58,7 @@ RULES: dict[str, Rule] = {
     "GET /v1/session/providers/{provider}/callback": Rule(Access.PUBLIC, anonymous=404),
     "GET /v1/me": Rule(Access.SIGNED_IN),
     "DELETE /v1/me": Rule(Access.BROWSER, ends=True),
+    "GET /v1/me/password": Rule(Access.BROWSER),
     "PUT /v1/me/password": Rule(Access.BROWSER, {"password": "correct horse battery"}),
     "GET /v1/me/sessions": Rule(Access.BROWSER),
     "DELETE /v1/me/sessions/{session_id}": Rule(Access.BROWSER),

@@ -64,6 +64,23 @@ async def test_a_name_and_its_password_sign_in(door: Site) -> None:
     assert (await sign_in(door, "nina", SECRET, tenant="elsewhere"))[0].status_code == 401
 
 
+async def test_who_has_no_password_and_no_other_way_in_is_asked_for_one(door: Site, gateway: Gateway) -> None:
+    person = await door.person("otto")
+    client = await browser(door, person)
+    answer = await client.get("/v1/me/password")
+    assert answer.json() == {"set": False, "asked": True, "skippable": False, "least_characters": 8}
+    assert (await client.put("/v1/me/password", json={"password": SECRET})).status_code == 204
+    assert (await client.get("/v1/me/password")).json() == {**answer.json(), "set": True, "asked": False}
+    for public_url, role, asked in (("", UserRole.OWNER, False), ("", UserRole.ADMIN, True), ("http://chat.example", UserRole.OWNER, True)):
+        site = Site(gateway, passwords_hasher=QUICK, public_url=public_url)  # reached from this machine alone, but for a proxy
+        await site.open()
+        try:
+            owner = await browser(site, await site.person("owen", role=role))
+            assert (await owner.get("/v1/me/password")).json()["asked"] is asked
+        finally:
+            await site.close()
+
+
 async def test_letters_that_look_alike_are_one_password(door: Site) -> None:
     _, client = await with_password(door, "zoë")
     assert (await client.put("/v1/me/password", json={"password": "cafe\u0301 au lait", "current_password": SECRET})).status_code == 204

@@ -61,6 +61,8 @@ async def test_somebody_new_comes_in_and_is_the_same_ever_after(door: Site, prov
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     me = (await browser.get("/v1/me")).json()
     assert (me["name"], me["role"], me["plan"]) == ("Ada", "member", "free")
+    password = (await browser.get("/v1/me/password")).json()
+    assert (password["asked"], password["skippable"]) == (True, True), "by a link too she would have another way back in"
     provider.person |= {"name": "Countess of Lovelace", "email": "other@elsewhere.example"}
     _, again = await sign_in(door)
     assert (await again.get("/v1/me")).json() == me, "known by issuer and subject, whatever else changes"

@@ -102,6 +102,14 @@ export interface Me {
   scopes: string[];
 }
 
+/** Whether the caller has a password, and whether to ask for one after a sign-in link; `skippable`: they have another way in. */
+export interface PasswordState {
+  set: boolean;
+  asked: boolean;
+  skippable: boolean;
+  least_characters: number;
+}
+
 /** What one signs in with. */
 export type Proof = { token: string } | { name: string; password: string };
 
@@ -343,6 +351,7 @@ export const api = {
   revokeKey: (id: string) => call<void>("DELETE", `/v1/keys/${part(id)}`),
   sessions: () => call<{ data: SessionInfo[] }>("GET", "/v1/me/sessions"),
   endSession: (id: string) => call<void>("DELETE", `/v1/me/sessions/${part(id)}`, { body: {} }),
+  password: () => call<PasswordState>("GET", "/v1/me/password"),
   setPassword: (password: string, current: string) => call<void>("PUT", "/v1/me/password", { body: { password, ...(current ? { current_password: current } : {}) } }),
   endAccount: () => call<void>("DELETE", "/v1/me", { body: {} }),
   usage: () => call<Usage>("GET", "/v1/usage"),

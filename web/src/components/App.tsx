@@ -10,6 +10,7 @@ import type { Thread } from "../state/thread";
 import { current } from "../state/threads";
 import { announced } from "../state/toast";
 import { finishedHidden, shortcuts } from "./page";
+import { ChoosePassword } from "./ChoosePassword";
 import { Composer } from "./Composer";
 import { ConfirmDialog, HelpDialog } from "./Dialog";
 import { Header } from "./Header";
@@ -119,6 +120,7 @@ export function App() {
   if (place.value === "missing") return <NoPage />;
   if (session.value === "starting") return null;
   if (session.value === "out") return <SignedOut />;
+  if (session.value === "choosing") return <ChoosePassword />;
   if (session.value === "unreachable") {
     return (
       <main class="gate">

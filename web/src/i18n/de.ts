@@ -42,6 +42,12 @@ export const de: Words = {
 
   signInTitle: "Bei Antiphon anmelden",
   password: "Passwort",
+  choosePassword: "Wähle ein Passwort",
+  choosePasswordText: "Der Link, der dich hierher brachte, ist verbraucht. Mit deinem Namen und einem Passwort kannst du dich wieder anmelden, hier und überall sonst.",
+  passwordRule: (least) => `Mindestens ${least} Zeichen; nicht dein Name und nicht immer dasselbe Zeichen.`,
+  showPassword: "Passwort zeigen",
+  setPassword: "Passwort setzen",
+  notNow: "Jetzt nicht",
   passwordWrong: "Name und Passwort passen nicht zusammen.",
   or: "oder",
   useLink: "Link verwenden",

@@ -44,6 +44,12 @@ export const en = {
   // signing in
   signInTitle: "Sign in to Antiphon",
   password: "Password",
+  choosePassword: "Choose a password",
+  choosePasswordText: "The link that brought you here is used up. With your name and a password you can sign in again, here and anywhere else.",
+  passwordRule: (least: number) => `At least ${least} characters; not your name, and not one character over and over.`,
+  showPassword: "Show password",
+  setPassword: "Set password",
+  notNow: "Not now",
   passwordWrong: "This name and password do not match.",
   or: "or",
   useLink: "Use link",

@@ -1,13 +1,17 @@
 import { computed, signal } from "@preact/signals";
-import { api, onSignedOut, Problem, type Me, type Model, type Proof } from "../api";
+import { api, onSignedOut, Problem, type Me, type Model, type PasswordState, type Proof } from "../api";
 import { t } from "../i18n";
 import { forgetActivity } from "./activity";
 import { forgetDrafts } from "./drafts";
 
-export type SessionState = "starting" | "in" | "out" | "unreachable";
+export type SessionState = "starting" | "choosing" | "in" | "out" | "unreachable";
 
 const KNOWN_KEY = "antiphon.known";
+/** Set from the moment a link signed in until it is settled that its user needs no password, has one or wants none. */
+const LINK_KEY = "antiphon.link";
 
+/** What is known of a password that is to be chosen before the chat opens; the session is `choosing` as long. */
+export const wantedPassword = signal<PasswordState | null>(null);
 /** A browser that was signed in when it was last here draws the chat at once and finds out meanwhile whether it still is. */
 export const session = signal<SessionState>(localStorage.getItem(KNOWN_KEY) === null || location.search.includes("token=") ? "starting" : "in");
 export const me = signal<Me | null>(null);
@@ -42,6 +46,7 @@ function takeToken(): string | null {
 
 function leave(): void {
   localStorage.removeItem(KNOWN_KEY);
+  localStorage.removeItem(LINK_KEY);
   session.value = "out";
 }
 
@@ -54,8 +59,10 @@ export async function startSession(): Promise<void> {
 }
 
 /** Signs in with a token; `false` and `signInFault` when the server refuses it. */
-export function useToken(token: string): Promise<boolean> {
-  return signIn({ token }, t("linkExpired"));
+export async function useToken(token: string): Promise<boolean> {
+  const done = await signIn({ token }, t("linkExpired"));
+  if (done) localStorage.setItem(LINK_KEY, "1");
+  return done;
 }
 
 /** Signs in with a name and its password; `false` and `signInFault` when the server refuses them. */
@@ -81,11 +88,10 @@ export async function enter(): Promise<void> {
     try {
       const found = await api.me();
       if (me.value !== null && me.value.user_id !== found.user_id) return location.assign("/");
-      localStorage.setItem(KNOWN_KEY, "1");
       me.value = found;
       signInFault.value = null;
-      if (session.value !== "in") void refreshModels();
-      session.value = "in";
+      if (await isPasswordAsked()) session.value = "choosing";
+      else open();
       return;
     } catch (error) {
       if (error instanceof Problem && error.status > 0 && error.status < 500) {
@@ -98,9 +104,30 @@ export async function enter(): Promise<void> {
   }
 }
 
+function open(): void {
+  localStorage.setItem(KNOWN_KEY, "1");
+  if (session.value !== "in") void refreshModels();
+  session.value = "in";
+}
+
+/** Whether whoever came by a link is to choose a password first. A server that does not say so now is asked at the next start. */
+async function isPasswordAsked(): Promise<boolean> {
+  if (localStorage.getItem(LINK_KEY) === null) return false;
+  wantedPassword.value = await api.password().catch(() => null);
+  if (wantedPassword.value?.asked === false) localStorage.removeItem(LINK_KEY);
+  return wantedPassword.value?.asked === true;
+}
+
+/** A password has been chosen, or is not wanted. */
+export function endChoosing(): void {
+  localStorage.removeItem(LINK_KEY);
+  open();
+}
+
 export async function signOut(): Promise<void> {
   await api.signOut().catch(() => undefined);
   localStorage.removeItem(KNOWN_KEY);
+  localStorage.removeItem(LINK_KEY);
   forgetDrafts();
   forgetActivity();
   location.assign("/");

@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from antiphon.core.clock import rfc3339
 from antiphon.core.errors import FieldFault, Forbidden, InvalidRequest, NotFound
-from antiphon.core.tenancy import Principal
+from antiphon.core.tenancy import Principal, UserRole
 from antiphon.edge.access import SIGNED_IN, Caller, GuardedRoute, Services, app_state, guarded
 from antiphon.edge.api_document import refuses
-from antiphon.edge.passwords import check_new_password
+from antiphon.edge.passwords import MIN_PASSWORD, check_new_password
 from antiphon.edge.paths import SessionPath
 from antiphon.edge.routes.session import address_of
 from antiphon.edge.schemas import NewPassword
+from antiphon.edge.services import EdgeServices
 from antiphon.stores.accounts.base import Session
 from antiphon.stores.conversations.base import Owner
 
@@ -36,6 +37,30 @@ class SessionAnswer:
 @dataclass(frozen=True, slots=True)
 class SessionsAnswer:
     data: list[SessionAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordAnswer:
+    """``set``: there is one. ``asked``: the window asks for one after a sign-in link, since without it the caller could come back only
+    by another link; ``skippable``: they could by a provider too. ``least_characters``: of a new one.
+    """
+
+    set: bool
+    asked: bool
+    skippable: bool
+    least_characters: int
+
+
+@router.get("/password")
+@guarded(SIGNED_IN)
+async def get_password(caller: Caller, services: Services) -> PasswordAnswer:
+    """Whether the caller has a password, and whether they should be asked for one."""
+    _check_browser(caller)
+    is_set = await services.accounts.password(caller.user_id) is not None
+    issuers = {provider.settings.issuer for provider in services.oidc.all}
+    provided = bool(issuers) and any(identity.issuer in issuers for identity in await services.accounts.identities(caller.user_id))
+    asked = not is_set and not _is_at_the_machine(services, caller)
+    return PasswordAnswer(is_set, asked, provided, MIN_PASSWORD)
 
 
 @router.put("/password", status_code=204, responses=refuses(429))
@@ -84,6 +109,11 @@ async def _current(request: Request, services: Services, caller: Principal) -> S
     digests = app_state(request).authenticator.cookie.digests(request.headers.raw)
     found = await services.accounts.sessions(caller.user_id, now=services.clock.now())
     return next((session for session in found if session.token_sha256 in digests), None)
+
+
+def _is_at_the_machine(services: EdgeServices, caller: Principal) -> bool:
+    """An owner of a server that no other machine reaches: who can open it can run ``antiphon link`` too."""
+    return services.loopback and not services.public_url and caller.role is UserRole.OWNER
 
 
 def _check_browser(caller: Principal) -> None:

@@ -74,6 +74,10 @@ class Accounts(Protocol):
         """Whose identity it is, disabled or not; ``None`` for an unknown one."""
         ...
 
+    async def identities(self, user_id: UserId) -> tuple[Identity, ...]:
+        """At which providers the user is known."""
+        ...
+
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         """Users of a tenant (all tenants for ``None``), oldest first."""
         ...

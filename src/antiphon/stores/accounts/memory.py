@@ -52,6 +52,10 @@ class MemoryAccounts:
         user_id = self._state.identities.get(identity)
         return None if user_id is None else self._state.users[user_id]
 
+    async def identities(self, user_id: UserId) -> tuple[Identity, ...]:
+        theirs = (identity for identity, one in self._state.identities.items() if one == user_id)
+        return tuple(sorted(theirs, key=lambda identity: (identity.issuer, identity.subject)))
+
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         return _oldest_users(user for user in self._state.users.values() if tenant_id is None or user.tenant_id == tenant_id)
 

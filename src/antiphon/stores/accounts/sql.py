@@ -65,6 +65,11 @@ class SqlAccounts:
         row = await self._db.read(lambda tx: tx.execute(query).one_or_none())
         return None if row is None else rows.user_of(row)
 
+    async def identities(self, user_id: UserId) -> tuple[Identity, ...]:
+        theirs = sa.select(identities.c.issuer, identities.c.subject).where(identities.c.user_id == user_id)
+        query = across_tenants(theirs.order_by(identities.c.issuer, identities.c.subject), "identities")
+        return tuple(Identity(row.issuer, row.subject) for row in await self._db.read(lambda tx: tx.execute(query).all()))
+
     async def users(self, tenant_id: TenantId | None) -> tuple[User, ...]:
         query = sa.select(users).order_by(users.c.created_at, users.c.id)
         query = across_tenants(query, "users") if tenant_id is None else query.where(users.c.tenant_id == tenant_id)
