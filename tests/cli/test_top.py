@@ -7,6 +7,7 @@ import json
 from tests.cli.conftest import Antiphon
 from tests.client.scripted_server import Scene, scripted
 
+TROUBLE = "The model had not finished loading after 60 s, so its process was ended."
 POOLS = [
     {
         "name": "large",
@@ -28,8 +29,19 @@ POOLS = [
         "shed": 11,
         "downgraded": 6,
         "presence": "leaving",
+        "trouble": None,
     },
-    {"name": "small", "queue": [], "replicas": [], "load": "high", "wait_ms": 2600, "shed": 0, "downgraded": 0, "presence": "absent"},
+    {
+        "name": "small",
+        "queue": [],
+        "replicas": [],
+        "load": "high",
+        "wait_ms": 2600,
+        "shed": 0,
+        "downgraded": 0,
+        "presence": "absent",
+        "trouble": TROUBLE,
+    },
 ]
 
 
@@ -37,10 +49,11 @@ def test_top_shows_every_pool_and_replica(antiphon: Antiphon) -> None:
     with scripted(Scene(json.dumps(POOLS).encode(), 200, "application/json")) as server:
         outcome = antiphon("top", "--url", server.url, "--key", "ak_1", "--once")
     assert outcome.code == 0
-    first, *_, last = outcome.out.splitlines()
+    first, *_, last, trouble = outcome.out.splitlines()
     assert first.endswith("makes room, answers in about 1 s")
     assert last.startswith("small ")
     assert last.endswith("not in memory, answers in about 3 s")
+    assert trouble == f"  ! {TROUBLE}"
     for part in ("large", "high 2  low 7", "load full", "refused 11", "downgraded 6", "large-0", "half_open", "81.5", "3/4/9"):
         assert part in outcome.out
     with scripted(Scene(json.dumps(POOLS).encode(), 200, "application/json")) as server:

@@ -8,19 +8,21 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from antiphon.core.errors import EngineFailed
+from antiphon.core.errors import EngineFailed, QueueTimeout
 from antiphon.core.events import Queued
 from antiphon.core.generation import FinishReason
 from antiphon.core.tenancy import Band
 from antiphon.engines.base import Tokens
 from antiphon.inference.gateway import Ask, Gateway, Queue
+from antiphon.inference.load_limit import LoadLimit
 from antiphon.inference.residency import Presence, Residency
 from tests.inference.requests import collect, end_of, engine_request, ids_of, in_band, open_gateway, reference_pool
-from tests.inference.test_supervisor import until
+from tests.inference.test_supervisor import alive, until
 
 
 @asynccontextmanager
@@ -83,6 +85,57 @@ async def test_a_replica_that_dies_while_it_loads_is_started_again(tmp_path: Pat
         assert len(ids_of(await asked)) == 8
         events = await collect(gateway, engine_request([1] * 8), pool="a", deadline_s=50)
         assert len(ids_of(events)) == 8
+
+
+@asynccontextmanager
+async def one_of_two_hangs(folder: Path) -> AsyncIterator[tuple[Gateway, set[int]]]:
+    """As ``two_models``; each load may take three seconds, twice as long after one that hung. The set: what was stopped as it loaded."""
+    limit = LoadLimit(usual_loads=0.0, least_s=3.0, unknown_s=3.0)
+    residency = Residency(100, {"a": 60, "b": 60}, tenure_s=0.3)
+    pools = [replace(reference_pool(name, model=f"model-{name}"), load_limit=limit) for name in ("a", "b")]
+    async with open_gateway(folder, *pools, residency=residency) as gateway:
+        yield gateway, set()
+
+
+def hang(gateway: Gateway, hung: set[int]) -> bool:
+    """Stop the process that loads ``b``, if there is a new one."""
+    new = {one.pid for one in gateway.replicas("b") if one.pid is not None and one.state == "loading"} - hung
+    for pid in new:
+        os.kill(pid, signal.SIGSTOP)
+    hung |= new
+    return bool(new)
+
+
+@pytest.mark.slow
+async def test_who_waits_for_a_load_that_hangs_is_served_by_the_next_one(tmp_path: Path) -> None:
+    async with one_of_two_hangs(tmp_path) as (gateway, hung):
+        asked = asyncio.create_task(collect(gateway, engine_request([2] * 8, request_id="other"), pool="b", deadline_s=1))
+        await until(lambda: hang(gateway, hung), 10)
+        await until(lambda: gateway.statuses()[1].trouble is not None, 10)
+        assert gateway.statuses()[1].status == "loading"
+        events = await asked
+        assert len(ids_of(events)) == 8
+        told = [event.eta_ms for event in events if isinstance(event, Queued) and event.starting]
+        assert len(told) >= 3, "it hears where it stands meanwhile"
+        assert gateway.statuses()[1].trouble is None
+
+
+@pytest.mark.slow
+async def test_who_waits_for_loads_that_hang_is_told_once_that_there_is_no_model(tmp_path: Path) -> None:
+    async with one_of_two_hangs(tmp_path) as (gateway, hung):
+        asked = asyncio.create_task(collect(gateway, engine_request([2] * 8, request_id="other"), pool="b", deadline_s=1))
+        while not asked.done():
+            hang(gateway, hung)
+            await asyncio.sleep(0.01)
+        with pytest.raises(QueueTimeout, match="could not be loaded"):
+            await asked
+        assert len(hung) == 2
+        assert sum(gateway.waiting("b").values()) == 0
+        trouble = gateway.statuses()[1].trouble
+        assert trouble is not None and "had not finished loading" in trouble
+        assert not any(alive(pid) for pid in hung)
+        events = await collect(gateway, engine_request([1] * 8), pool="a", deadline_s=50)
+        assert len(ids_of(events)) == 8, "the other model has its place again"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from antiphon.core.telemetry import NullTelemetry
 from antiphon.engines.base import ReplicaSpec
 from antiphon.engines.reference_tokenizer import ReferenceTokenizer
 from antiphon.inference.gateway import Gateway, PoolRuntime
+from antiphon.inference.load_limit import LoadLimit
 from antiphon.inference.supervisor import BackOff, SupervisedReplica, Supervisor, SupervisorState, ipc_address, prepare_runtime_dir
 from antiphon.inference.wire import ReplicaReady, StepFrame
 from tests.inference.requests import collect, end_of, engine_request, open_gateway, reference_pool
@@ -239,6 +241,60 @@ async def test_a_replica_that_stands_still_is_replaced(tmp_path: Path) -> None:
         await until(lambda: listener.exits > 0, 20)
         await until(lambda: supervisor.state is SupervisorState.READY, 20)
         assert supervisor.pid != first
+    finally:
+        await supervisor.close()
+        context.term()
+
+
+async def test_a_load_that_hangs_is_ended_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    listener, context = Busy(), zmq.Context[zmq.Socket[bytes]]()
+    limit = LoadLimit(unknown_s=2.0)
+    supervisor = Supervisor(
+        SupervisedReplica("small-0", 0, reference_pool().replica, tmp_path, load_limit=limit), context, listener, SystemClock()
+    )
+    supervisor.start()
+    try:
+        await until(lambda: supervisor.pid is not None)
+        hung = supervisor.pid
+        assert hung is not None
+        os.kill(hung, signal.SIGSTOP)
+        await until(lambda: listener.exits > 0, 20)
+        assert (alive(hung), supervisor.state, supervisor.failure, supervisor.hopeless) == (False, SupervisorState.LOADING, None, False)
+        assert supervisor.trouble is not None and "had not finished loading after" in supervisor.trouble.error
+        await until(lambda: supervisor.state is SupervisorState.READY, 30)
+        assert supervisor.trouble is None
+    finally:
+        await supervisor.close()
+        context.term()
+
+
+class JumpingClock(SystemClock):
+    """Real time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.added_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.added_s
+
+
+async def test_nobody_waits_for_a_load_that_hangs_again(tmp_path: Path) -> None:
+    listener, context, clock = Busy(), zmq.Context[zmq.Socket[bytes]](), JumpingClock()
+    replica = SupervisedReplica("small-0", 0, reference_pool().replica, tmp_path, command=("sleep", "600"), stall_s=0.1, usual_load_s=7.0)
+    supervisor = Supervisor(replica, context, listener, clock)
+    supervisor.start()
+    try:
+        for hung, (short_s, rest_s) in enumerate(((69.0, 1.0), (139.0, 1.0)), start=1):
+            await until(lambda: supervisor.pid is not None)
+            clock.added_s += short_s
+            await asyncio.sleep(0.15)
+            assert (listener.exits, supervisor.hopeless) == (hung - 1, False), "it still has some of its time"
+            clock.added_s += rest_s
+            await until(lambda hung=hung: listener.exits == hung)
+        assert (supervisor.state, supervisor.hopeless) == (SupervisorState.DOWN, True)
+        assert supervisor.failure is not None and supervisor.failure == supervisor.trouble
+        assert re.fullmatch(r"The model had not finished loading after 14\d s, so its process was ended\.", supervisor.failure.error)
+        await until(lambda: supervisor.pid is not None)  # it is tried again all the same
     finally:
         await supervisor.close()
         context.term()

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from antiphon.cli.chat import DEFAULT_URL
+from antiphon.cli.markdown import printable
 
 if TYPE_CHECKING:
     from antiphon.cli.arguments import Commands
@@ -65,6 +66,8 @@ def table(pools: tuple[PoolState, ...]) -> str:
         presence = _PRESENCE.get(pool.presence, "")
         away = f", answers in about {pool.wait_ms / 1000:.0f} s" if presence and pool.wait_ms >= 500 else ""
         lines.append(f"{state}   {presence}{away}".rstrip())
+        if pool.trouble is not None:
+            lines.append(f"  ! {printable(pool.trouble)}")
         if not pool.replicas:
             continue
         lines.append(f"  {'REPLICA':14} {'STATE':11} {'CIRCUIT':9} {'BATCH':>5} {'WAIT':>5} {'TOK/S':>8}   BLOCKS free/held/cached")

@@ -156,7 +156,9 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
 
 class PoolState(msgspec.Struct, frozen=True):
-    """One pool; ``shed`` and ``downgraded`` count turns since the server's start, ``presence`` is its model's, in memory."""
+    """One pool; ``shed`` and ``downgraded`` count turns since the server's start, ``presence`` is its model's, in memory;
+    ``trouble`` says why a replica whose last start failed is not ready.
+    """
 
     name: str
     queue: tuple[Queue, ...]
@@ -166,6 +168,7 @@ class PoolState(msgspec.Struct, frozen=True):
     shed: int = 0
     downgraded: int = 0
     presence: str = "resident"
+    trouble: str | None = None
 
 
 class Reconnect(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ class LoadProgress:
 @dataclass(frozen=True, slots=True)
 class PoolStatus(ServedPool):
     """A pool as its users see it. ``wait_ms`` is what a newcomer would wait; ``presence`` is its model's, in memory; ``loading`` is there
-    while the status says so.
+    while the status says so; ``trouble`` says why a replica whose start went wrong is not ready, to operators only.
     """
 
     status: Literal["ready", "loading", "down"]
@@ -51,6 +51,7 @@ class PoolStatus(ServedPool):
     wait_ms: int
     loading: LoadProgress | None
     presence: Presence = Presence.RESIDENT
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

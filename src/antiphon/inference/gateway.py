@@ -167,6 +167,10 @@ class Gateway:
         """Whether the pool's model is on its way into memory, and nobody can be served before."""
         return self._pool(pool).loading
 
+    def why_late(self, pool: str) -> str:
+        """What to tell somebody whom the pool did not serve in time."""
+        return self._pool(pool).why_late
+
     def load_times(self) -> dict[str, float]:
         """Seconds that models took to load the last time, by their names."""
         return {pool.runtime.spec.model: pool.usual_load_s for pool in self._pools.values() if pool.usual_load_s is not None}

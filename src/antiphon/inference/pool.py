@@ -49,6 +49,8 @@ _UNCLAIMED_S = 15.0
 _OPENED_S = 30.0
 """So long after a model was loaded those that waited for it go on waiting beyond their deadlines."""
 _WANTED_S = 1.0
+_LATE = "No model became free in time."
+_NOT_LOADED = "The model could not be loaded. Whoever runs this server can see why."  # not why: that may name folders and addresses
 
 
 class Pool:
@@ -149,12 +151,17 @@ class Pool:
         return self._replicas.failure
 
     @property
+    def why_late(self) -> str:
+        """What to tell somebody whom it did not serve in time."""
+        return _LATE if self.ready or self._replicas.trouble is None else _NOT_LOADED
+
+    @property
     def served(self) -> ServedPool:
         return ServedPool(self.name, self.runtime.spec.model, self._replicas.context_tokens, release=self._replicas.release)
 
     def status(self, band: Band = Band.STANDARD) -> PoolStatus:
         """The pool as one who would wait in ``band`` sees it."""
-        now = self._clock.monotonic()
+        now, trouble = self._clock.monotonic(), self._replicas.trouble
         availability, presence = self._availability(now), self.residence.presence(self.name)
         away = availability.on_demand
         serves = self.ready and not away
@@ -171,6 +178,7 @@ class Pool:
             release=self._replicas.release,
             presence=presence,
             loading=self._replicas.progress if loading else None,
+            trouble=None if trouble is None else trouble.error,
         )
 
     @property

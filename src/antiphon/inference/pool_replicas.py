@@ -20,6 +20,7 @@ from antiphon.engines.base import SILENCE_S, EngineRequest, ReplicaSpec, Tokeniz
 from antiphon.inference.ask import Ask
 from antiphon.inference.availability import Availability, availability_of
 from antiphon.inference.fleet import LoadProgress, ReplicaLedger, ReplicaStatus
+from antiphon.inference.load_limit import LOAD_LIMIT, LoadLimit
 from antiphon.inference.shell import ReplicaOwner, ReplicaShell
 from antiphon.inference.supervisor import STALL_S, SupervisedReplica, SupervisorState
 from antiphon.inference.ticket import Ticket
@@ -38,6 +39,7 @@ class PoolRuntime:
     tokenizer: Callable[[], Tokenizer]
     usual_load_s: float | None = None
     """How long a replica took to load in an earlier process; ``None`` where none did."""
+    load_limit: LoadLimit = LOAD_LIMIT
 
 
 class PoolReplicas:
@@ -65,7 +67,16 @@ class PoolReplicas:
         for index, ledger in enumerate(self.ledgers):
             name = f"{self._owner.name}-{index}"
             stall_s = _OUTSIDE_STALL_S if self._runtime.spec.engine == "openai" else STALL_S
-            replica = SupervisedReplica(name, first_number + index, self._runtime.replica, runtime_dir, log_format, stall_s=stall_s)
+            replica = SupervisedReplica(
+                name,
+                first_number + index,
+                self._runtime.replica,
+                runtime_dir,
+                log_format,
+                stall_s=stall_s,
+                usual_load_s=self.usual_load_s,
+                load_limit=self._runtime.load_limit,
+            )
             shell = ReplicaShell[Ticket](self._owner, replica, ledger, context, self._clock, self._telemetry)
             self._shells.append(shell)
             shell.supervisor.start()
@@ -99,6 +110,11 @@ class PoolReplicas:
         """Why none could be started, when all have tried and failed; also when they were stopped then."""
         failures = [shell.supervisor.failure for shell in self._shells]
         return failures[0] if failures and all(failures) else self._failure
+
+    @property
+    def trouble(self) -> StartFailure | None:
+        """Why one is not ready whose last start went wrong; of all of them, once they were stopped for that."""
+        return next(filter(None, (shell.supervisor.trouble for shell in self._shells)), self._failure)
 
     @property
     def hopeless(self) -> bool:

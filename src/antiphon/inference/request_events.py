@@ -42,7 +42,7 @@ class RequestEvents:
                 if ticket.replica is not None or ticket.ended:
                     continue
                 if not self._pool.waits_on(ticket):
-                    raise QueueTimeout("No model became free in time.") from None
+                    raise QueueTimeout(self._pool.why_late) from None
                 self._deadline = asyncio.get_running_loop().time() + _PATIENCE_S
         if isinstance(event, Tokens):
             ticket.read_tokens += len(event.token_ids)

@@ -27,6 +27,7 @@ from antiphon.core.clock import Clock
 from antiphon.core.errors import EngineFailed, ModelUnusable
 from antiphon.engines.base import ReplicaSpec
 from antiphon.inference.channel import GatewayChannel
+from antiphon.inference.load_limit import LOAD_LIMIT, LoadLimit
 from antiphon.inference.wire import Command, Handshake, LogFormat, ReplicaReady, Report, StartFailure, StepFrame, Stop
 
 log = structlog.get_logger(__name__)
@@ -43,12 +44,12 @@ _PATIENT_STARTS = 3
 
 class SupervisorState(StrEnum):
     LOADING = "loading"
-    """The first process is on its way."""
+    """None was ready yet; the first process is on its way, or the next one after it hung."""
     READY = "ready"
     RESTARTING = "restarting"
     """It was ready once, its process ended, the next is on its way."""
     DOWN = "down"
-    """The last process ended before it was ready; where one ever was, several in a row did."""
+    """The last process ended before it was ready; where one ever was, several in a row did. Or too many hung."""
     STOPPED = "stopped"
 
 
@@ -105,6 +106,10 @@ class SupervisedReplica:
     command: Sequence[str] = WORKER_COMMAND
     stall_s: float = STALL_S
     """A process that has something to compute and says nothing for so long is killed and started again."""
+    usual_load_s: float | None = None
+    """How long a start took in an earlier process."""
+    load_limit: LoadLimit = LOAD_LIMIT
+    """A process that is not ready by then is killed and started again."""
 
 
 class Supervisor:
@@ -128,6 +133,10 @@ class Supervisor:
         self._worked = False
         self._retry_at = 0.0
         self._heard_at = 0.0
+        self._due_at = 0.0
+        self._overdue_loads = 0
+        self._overdue: StartFailure | None = None
+        """Of the last load that came to its limit, until one is ready."""
         self.state = SupervisorState.LOADING
         self.pid: int | None = None
         self.load_s: float | None = None
@@ -138,7 +147,14 @@ class Supervisor:
     @property
     def hopeless(self) -> bool:
         """Whether another start would probably fail as the last ones did, or as the model's files say."""
-        return self.failure is not None and (self.failure.code == ModelUnusable.code or self._failed_starts >= _PATIENT_STARTS)
+        if self.failure is None:
+            return False
+        return self._hangs or self.failure.code == ModelUnusable.code or self._failed_starts >= _PATIENT_STARTS
+
+    @property
+    def trouble(self) -> StartFailure | None:
+        """Why its last start went wrong, also where the next may go well; ``None`` once it was ready."""
+        return self.failure or self._overdue
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -191,6 +207,7 @@ class Supervisor:
         """One process from start to end."""
         self._starts += 1
         self._started_at, self._ready_at, self._worked = self._clock.monotonic(), None, False
+        self._due_at = self._started_at + self._load_limit_s()
         name = f"{self._replica.number}-{self._starts}.sock"
         address = ipc_address(self._replica.runtime_dir, name)
         code: int | None = None
@@ -228,13 +245,36 @@ class Supervisor:
                 process.kill()
 
     async def _watch_progress(self, process: subprocess.Popen[bytes], ends: set[asyncio.Future[int] | asyncio.Task[Literal[True]]]) -> None:
-        """Return when one of ``ends`` is done; a process that stalls is killed, which is an end too."""
+        """Return when one of ``ends`` is done; a process that stalls, or never is ready, is killed, which is an end too."""
         interval = min(_WATCH_SECONDS, self._replica.stall_s / 2)
         while not (await asyncio.wait(ends, timeout=interval, return_when=asyncio.FIRST_COMPLETED))[0]:
             silent_s = self._clock.monotonic() - self._heard_at
             if self.state is SupervisorState.READY and self._listener.busy and silent_s > self._replica.stall_s:
                 log.error("replica_stalled", replica=self._replica.replica_id, pid=process.pid, seconds=round(silent_s, 1))
                 process.kill()
+            elif self._ready_at is None and self._clock.monotonic() >= self._due_at:
+                self._note_overdue()
+                process.kill()
+
+    @property
+    def _hangs(self) -> bool:
+        """Whether so many loads in a row came to their limit that the next probably will."""
+        return self._overdue_loads >= self._replica.load_limit.most_overdue
+
+    def _load_limit_s(self) -> float:
+        usual_s = self._replica.usual_load_s if self.load_s is None else self.load_s
+        return self._replica.load_limit.seconds(usual_s, self._overdue_loads)
+
+    def _note_overdue(self) -> None:
+        """Again where a killed process does not go: whoever waits hears of it then, though there is no next process."""
+        loading_s = self.starting_s()
+        self._overdue = StartFailure(f"The model had not finished loading after {loading_s:.0f} s, so its process was ended.")
+        self._overdue_loads += 1
+        self._due_at = self._clock.monotonic() + self._load_limit_s()
+        log.error("load_overdue", replica=self._replica.replica_id, pid=self.pid, seconds=round(loading_s, 1), in_a_row=self._overdue_loads)
+        if self._hangs:
+            self._note_failure(self._overdue)
+            self.state = SupervisorState.DOWN
 
     def _spawn(self, address: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._replica.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -288,6 +328,7 @@ class Supervisor:
         self._ready_at = self._clock.monotonic()
         self.load_s = self._ready_at - self._started_at
         self.state, self.failure = SupervisorState.READY, None
+        self._overdue_loads, self._overdue = 0, None
         log.info("replica_ready", replica=self._replica.replica_id, pid=report.pid, seconds=round(self.load_s, 3))
         self._listener.on_ready(report)
 
@@ -297,9 +338,11 @@ class Supervisor:
             self.state = SupervisorState.STOPPED
         else:
             self._failed_starts = 0 if was_ready else self._failed_starts + 1
-            hopeful = was_ready or (self.load_s is not None and self._failed_starts <= _PATIENT_STARTS)
-            self.state = SupervisorState.RESTARTING if hopeful else SupervisorState.DOWN
-            if not was_ready:
+            known = self.load_s is not None
+            hopeful = was_ready or (not self._hangs and (known or self._overdue is not None) and self._failed_starts <= _PATIENT_STARTS)
+            on_its_way = SupervisorState.RESTARTING if known else SupervisorState.LOADING
+            self.state = on_its_way if hopeful else SupervisorState.DOWN
+            if not was_ready and self._overdue is None:
                 self._note_failure(StartFailure(f"The engine process ended before it was ready ({_exit_words(code)})."))
             log.error("replica_ended", replica=self._replica.replica_id, exit=_exit_words(code), ready=was_ready)
         self._started_at = self._clock.monotonic()  # what is asked from here on is of the next one

@@ -62,7 +62,7 @@ class TurnPrompt:
                     tell(place)
                     tell_at = now + _TELL_S
                 if now >= deadline and not gateway.loading(pool.name):
-                    raise QueueTimeout("No model became ready in time.")
+                    raise QueueTimeout(gateway.why_late(pool.name))
                 await asyncio.sleep(_POOL_POLL_S)
         except ModelGone as gone:
             raise EngineFailed(gone.detail) from gone

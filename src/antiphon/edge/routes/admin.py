@@ -55,6 +55,8 @@ class PoolAnswer:
     """Whether it was added while the server ran, and can be removed."""
     presence: str
     """Of its model in memory; ``resident`` where all models fit."""
+    trouble: str | None
+    """Why a replica whose last start failed, or hung, is not ready; ``null`` where none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ async def list_pools(caller: Caller, services: Services) -> list[PoolAnswer]:
             downgraded=gateway.downgraded(status.name),
             added=status.name in added,
             presence=status.presence.value,
+            trouble=status.trouble,
         )
         for status in gateway.statuses()
     ]
