@@ -130,6 +130,21 @@ async def test_refusals(ada: Person, fields: dict[str, object], status: int, par
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param), answer.text
     assert set(error) == {"message", "type", "code", "param"}
+    assert error["message"].startswith(f"{param}: ") is (param is not None)
+
+
+async def test_a_refusal_says_what_the_field_takes_and_what_it_got(ada: Person) -> None:
+    told = {"stop": list("abcde"), "max_tokens": 9, "max_completion_tokens": 8}
+    messages = []
+    for fields in (told, {**told, "stop": None}, {"max_tokens": 100_000}):
+        answer = await ada.http.post(URL, json={"model": "quick", "messages": HELLO, **fields})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_request")
+        messages.append(answer.json()["error"]["message"])
+    assert messages == [
+        "stop: Takes a text of 1 to 64 characters, or a list of at most 4 of them, but got a list of 5.",
+        "max_tokens: Takes what max_completion_tokens says, which is 8, but got 9.",
+        "max_tokens: Takes 1 to 512 on this plan, as max_completion_tokens does, but got 100000.",
+    ]
 
 
 async def test_broken_json_is_told_in_the_same_shape(ada: Person) -> None:

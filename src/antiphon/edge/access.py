@@ -187,8 +187,15 @@ class ShortWay(Generic[BodyT]):
     that we do with it. The same guard, parser, model and endpoint, in the same order; FastAPI documents the route.
     """
 
-    def __init__(self, body: type[BodyT], endpoint: Callable[[BodyT, Principal, EdgeServices], Awaitable[Response]]) -> None:
+    def __init__(
+        self,
+        body: type[BodyT],
+        endpoint: Callable[[BodyT, Principal, EdgeServices], Awaitable[Response]],
+        faults: Callable[[ValidationError, JsonValue], Sequence[FieldFault]],
+    ) -> None:
+        """``faults`` says what is wrong with a body."""
         self._body = body
+        self._faults = faults
         self._endpoint = endpoint
         self._guard = _guard_of(endpoint)
 
@@ -199,7 +206,7 @@ class ShortWay(Generic[BodyT]):
         try:
             body = self._body.model_validate(value)
         except ValidationError as error:
-            raise InvalidRequest(faults_of([(("body", *found["loc"]), found["msg"]) for found in error.errors()])) from error
+            raise InvalidRequest(self._faults(error, value)) from error
         response = await self._endpoint(body, _principal(scope), state.services)
         await response(scope, receive, send)
 

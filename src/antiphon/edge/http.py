@@ -24,6 +24,7 @@ from antiphon.core.ids import IdKind
 from antiphon.edge.access import AppState, Exchange, Handoff, ShortWay, app_state, faults_of
 from antiphon.edge.auth import Authenticator, check_encoding, header
 from antiphon.edge.body import MAX_BODY_BYTES
+from antiphon.edge.completion_faults import completion_faults
 from antiphon.edge.connection import ClientGone
 from antiphon.edge.hosts import host_problem
 from antiphon.edge.problems import (
@@ -46,7 +47,7 @@ from antiphon.edge.stream import Streams
 from antiphon.edge.transferring import Imports
 from antiphon.edge.web_client import StaticFiles, send_file, wants_page
 
-SHORT_WAYS = {"/v1/chat/completions": ShortWay(ChatCompletion, complete)}
+SHORT_WAYS = {"/v1/chat/completions": ShortWay(ChatCompletion, complete, completion_faults)}
 """What POST of these does, and in OpenAI's shapes."""
 
 _CSP = (

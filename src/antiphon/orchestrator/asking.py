@@ -88,4 +88,4 @@ def check_params(params: TurnParams, plan: Plan) -> None:
     """Raises ``InvalidRequest`` where the plan does not allow what was asked for."""
     cap = plan.max_output_tokens
     if params.max_tokens is not None and not 1 <= params.max_tokens <= cap:
-        raise InvalidRequest([FieldFault("params.max_tokens", f"This plan allows 1 to {cap} tokens.")])
+        raise InvalidRequest([FieldFault("params.max_tokens", f"Takes 1 to {cap} on this plan, but got {params.max_tokens}.")])

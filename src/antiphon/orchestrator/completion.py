@@ -123,7 +123,8 @@ def _check(request: CompletionRequest, plan: Plan) -> None:
     if not request.messages:
         raise InvalidRequest([FieldFault("messages", "At least one message is needed.")])
     if asked is not None and not 1 <= asked <= plan.max_output_tokens:
-        raise InvalidRequest([FieldFault("max_tokens", f"This plan allows 1 to {plan.max_output_tokens} tokens.")])
+        reason = f"Takes 1 to {plan.max_output_tokens} on this plan, as max_completion_tokens does, but got {asked}."
+        raise InvalidRequest([FieldFault("max_tokens", reason)])
 
 
 async def _tokenised(tokenizer: Tokenizer, messages: Sequence[PromptMessage]) -> tuple[int, ...]:

@@ -45,13 +45,14 @@ def _prompt_message(message: ChatMessage, index: int) -> PromptMessage:
     if len(text.encode("utf-8")) > MAX_MESSAGE_BYTES:
         raise MessageTooLarge
     if message.role == "user" and not text.strip():
-        raise InvalidRequest([FieldFault(f"messages.{index}.content", "A message needs some text.")])
+        raise InvalidRequest([FieldFault(f"messages.{index}.content", "Takes some text where the role is user, but got none.")])
     return PromptMessage(_ROLES[message.role], text)
 
 
 def _params(body: ChatCompletion) -> TurnParams:
     if body.max_tokens is not None and body.max_completion_tokens not in {None, body.max_tokens}:
-        raise InvalidRequest([FieldFault("max_tokens", "max_completion_tokens says otherwise.")])
+        reason = f"Takes what max_completion_tokens says, which is {body.max_completion_tokens}, but got {body.max_tokens}."
+        raise InvalidRequest([FieldFault("max_tokens", reason)])
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     return TurnParams(
         max_tokens=body.max_completion_tokens or body.max_tokens,
