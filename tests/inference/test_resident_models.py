@@ -21,8 +21,9 @@ from antiphon.engines.base import Tokens
 from antiphon.inference.gateway import Ask, Gateway, Queue
 from antiphon.inference.load_limit import LoadLimit
 from antiphon.inference.residency import Presence, Residency
+from tests.awake import until
 from tests.inference.requests import collect, end_of, engine_request, ids_of, in_band, open_gateway, reference_pool
-from tests.inference.test_supervisor import alive, until
+from tests.inference.test_supervisor import alive
 
 
 @asynccontextmanager
@@ -78,7 +79,7 @@ async def test_work_in_the_background_waits_for_its_model(tmp_path: Path) -> Non
 async def test_a_replica_that_dies_while_it_loads_is_started_again(tmp_path: Path) -> None:
     async with two_models(tmp_path) as (gateway, _):
         asked = asyncio.create_task(collect(gateway, engine_request([2] * 8, request_id="other"), pool="b", deadline_s=50))
-        await until(lambda: any(replica.pid for replica in gateway.replicas("b")), 10)
+        await until(lambda: any(replica.pid for replica in gateway.replicas("b")), within_s=10)
         (replica,) = gateway.replicas("b")
         assert replica.pid is not None
         os.kill(replica.pid, signal.SIGKILL)
@@ -110,8 +111,8 @@ def hang(gateway: Gateway, hung: set[int]) -> bool:
 async def test_who_waits_for_a_load_that_hangs_is_served_by_the_next_one(tmp_path: Path) -> None:
     async with one_of_two_hangs(tmp_path) as (gateway, hung):
         asked = asyncio.create_task(collect(gateway, engine_request([2] * 8, request_id="other"), pool="b", deadline_s=1))
-        await until(lambda: hang(gateway, hung), 10)
-        await until(lambda: gateway.statuses()[1].trouble is not None, 10)
+        await until(lambda: hang(gateway, hung), within_s=10)
+        await until(lambda: gateway.statuses()[1].trouble is not None, within_s=10)
         assert gateway.statuses()[1].status == "loading"
         events = await asked
         assert len(ids_of(events)) == 8
@@ -194,7 +195,7 @@ async def test_cancels_in_all_phases_while_models_come_and_go_leave_nothing(tmp_
         async with asyncio.TaskGroup() as group:
             for number in range(200):
                 group.create_task(leave(number))
-        await until(lambda: sum(running(gateway).values()) == 0, 5)
+        await until(lambda: sum(running(gateway).values()) == 0, within_s=5)
         for pool in ("a", "b"):
             assert sum(gateway.waiting(pool).values()) == 0
             for replica in gateway.replicas(pool):

@@ -23,6 +23,7 @@ from antiphon.inference.gateway import Gateway, PoolRuntime
 from antiphon.inference.load_limit import LoadLimit
 from antiphon.inference.supervisor import BackOff, SupervisedReplica, Supervisor, SupervisorState, ipc_address, prepare_runtime_dir
 from antiphon.inference.wire import ReplicaReady, StepFrame
+from tests.awake import awake_s, until
 from tests.inference.requests import collect, end_of, engine_request, open_gateway, reference_pool
 
 PARENT = """
@@ -55,15 +56,6 @@ def alive(pid: int) -> bool:
 
 def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-async def until(condition, seconds: float = 5.0) -> float:
-    """Seconds until ``condition()`` holds; fails after ``seconds``."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, "it did not happen in time"
-        await asyncio.sleep(0.01)
-    return time.monotonic() - started
 
 
 def test_back_off_doubles_and_starts_over_after_a_healthy_while() -> None:
@@ -132,17 +124,17 @@ async def test_a_replica_that_dies_at_its_work_comes_back_each_time_without_a_pa
             pid = gateway.replicas("small")[0].pid
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            await until(lambda pid=pid: gateway.ready and supervisor.pid != pid, 30)
+            await until(lambda pid=pid: gateway.ready and supervisor.pid != pid, within_s=30)
     assert noted.delays == [0.0, 0.0, 0.0]
 
 
 async def test_close_while_loading_is_prompt(tmp_path: Path) -> None:
     gateway = Gateway([reference_pool()], SystemClock(), NullTelemetry(), runtime_dir=tmp_path)
     await gateway.start()
-    started = time.monotonic()
+    started = awake_s()
     await gateway.close()
     await gateway.close()
-    assert time.monotonic() - started < 2
+    assert awake_s() - started < 2
     assert not tmp_path.exists()
 
 
@@ -153,18 +145,18 @@ async def test_a_killed_replica_fails_its_requests_at_once_and_comes_back(tmp_pa
         pid = gateway.replicas("small")[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        killed = time.monotonic()
+        killed, killed_at = awake_s(), time.monotonic()
         with pytest.raises(EngineFailed):
             await running
-        assert time.monotonic() - killed < 1
+        assert awake_s() - killed < 1
         assert gateway.replicas("small")[0].running == 0
         again = gateway.statuses()[0]
         assert again.status == "loading" and again.loading is not None
-        assert 0 <= again.loading.elapsed_ms < 1000 * (time.monotonic() - killed) + 50
+        assert 0 <= again.loading.elapsed_ms < 1000 * (time.monotonic() - killed_at) + 50
         assert again.loading.usual_ms == round(1000 * gateway.load_times()["reference"])
         waited = await collect(gateway, engine_request([1, 2], request_id="next", max_tokens=2))
         assert end_of(waited).usage.output_tokens == 2
-        assert time.monotonic() - killed < 5
+        assert awake_s() - killed < 5
         assert gateway.replicas("small")[0].pid != pid
         assert not exists(pid)
         assert len(list(tmp_path.glob("*.sock"))) == 1
@@ -190,7 +182,7 @@ async def test_a_worker_dies_with_its_parent_even_inside_a_step(tmp_path: Path) 
             assert alive(pid)
         finally:
             parent.kill()
-    await until(lambda: not alive(pid), 5)
+    await until(lambda: not alive(pid), within_s=5)
 
 
 async def test_a_model_that_cannot_be_served_says_why(tmp_path: Path) -> None:
@@ -228,18 +220,45 @@ class Busy:
         self.exits += 1
 
 
+class JumpingClock(SystemClock):
+    """Real time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.added_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.added_s
+
+
+async def test_a_machine_that_was_suspended_takes_its_replica_for_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.inference.supervisor._WATCH_SECONDS", 0.05)
+    listener, context, clock = Busy(), zmq.Context[zmq.Socket[bytes]](), JumpingClock()
+    replica = SupervisedReplica("small-0", 0, reference_pool().replica, tmp_path, stall_s=40.0)
+    supervisor = Supervisor(replica, context, listener, clock)
+    supervisor.start()
+    try:
+        await until(lambda: supervisor.state is SupervisorState.READY)
+        for _ in range(3):
+            clock.added_s += 500.0
+            await asyncio.sleep(0.2)
+        assert (listener.exits, supervisor.state) == (0, SupervisorState.READY)
+    finally:
+        await supervisor.close()
+        context.term()
+
+
 async def test_a_replica_that_stands_still_is_replaced(tmp_path: Path) -> None:
     listener, context = Busy(), zmq.Context[zmq.Socket[bytes]]()
     replica = SupervisedReplica("small-0", 0, reference_pool().replica, tmp_path, stall_s=1.0)
     supervisor = Supervisor(replica, context, listener, SystemClock())
     supervisor.start()
     try:
-        await until(lambda: supervisor.state is SupervisorState.READY, 20)
+        await until(lambda: supervisor.state is SupervisorState.READY, within_s=20)
         first = supervisor.pid
         assert first is not None
         os.kill(first, signal.SIGSTOP)
-        await until(lambda: listener.exits > 0, 20)
-        await until(lambda: supervisor.state is SupervisorState.READY, 20)
+        await until(lambda: listener.exits > 0, within_s=20)
+        await until(lambda: supervisor.state is SupervisorState.READY, within_s=20)
         assert supervisor.pid != first
     finally:
         await supervisor.close()
@@ -258,24 +277,14 @@ async def test_a_load_that_hangs_is_ended_and_the_next_one_goes_on(tmp_path: Pat
         hung = supervisor.pid
         assert hung is not None
         os.kill(hung, signal.SIGSTOP)
-        await until(lambda: listener.exits > 0, 20)
+        await until(lambda: listener.exits > 0, within_s=20)
         assert (alive(hung), supervisor.state, supervisor.failure, supervisor.hopeless) == (False, SupervisorState.LOADING, None, False)
         assert supervisor.trouble is not None and "had not finished loading after" in supervisor.trouble.error
-        await until(lambda: supervisor.state is SupervisorState.READY, 30)
+        await until(lambda: supervisor.state is SupervisorState.READY, within_s=30)
         assert supervisor.trouble is None
     finally:
         await supervisor.close()
         context.term()
-
-
-class JumpingClock(SystemClock):
-    """Real time, and what a test adds to it."""
-
-    def __init__(self) -> None:
-        self.added_s = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.added_s
 
 
 async def test_nobody_waits_for_a_load_that_hangs_again(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class Stage:
     async def entries(self, generation_id: GenerationId) -> list[LogEntry]:
         """The whole log, once it has ended."""
         found: list[LogEntry] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (found and found[-1].terminal):
                 after = found[-1].seq if found else 0
                 await self.log.wait(generation_id, after)
@@ -166,7 +166,7 @@ class Stage:
 
     async def until_text(self, generation_id: GenerationId, characters: int = 1) -> None:
         """Return when readers can see so much text."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 state = await self.log.state(generation_id)
                 if state is not None and len(state.text) >= characters:

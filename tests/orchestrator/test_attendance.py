@@ -15,6 +15,7 @@ from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.acceptance import ContinueRequest
 from antiphon.orchestrator.attendance import AbandonPolicy, Absence, Stance, stance
 from antiphon.orchestrator.readers import Readers
+from tests.awake import awake_s
 from tests.orchestrator.stage import PLAN, TIMING, Stage, check_log, shown_text
 
 LONG = TurnParams(max_tokens=400)
@@ -90,8 +91,8 @@ class Bands:
 async def test_an_abandoned_answer_is_finished_in_the_background_and_comes_back_with_its_reader(gateway: Gateway) -> None:
     bands = Bands(gateway)
     stage = Stage(gateway, ports={"timing": replace(TIMING, detached_grace_seconds=0.15), "gateway": bands})
-    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=80))
-    async with asyncio.timeout(5):
+    accepted = await stage.send(await stage.conversation(), model="slow", params=TurnParams(max_tokens=200))
+    async with asyncio.timeout(30):
         while bands.moves != [Band.BATCH]:
             await asyncio.sleep(0.01)
         async with stage.runner.reading(accepted.generation_id):
@@ -121,9 +122,9 @@ async def test_a_temporary_chat_ends_with_its_connection(stage: Stage) -> None:
     accepted = await stage.send(conversation_id, model="slow", params=LONG)
     async with stage.runner.reading(accepted.generation_id):
         await stage.until_text(accepted.generation_id)
-    left_at = stage.clock.monotonic()
+    left_at = awake_s()
     check_log(await stage.entries(accepted.generation_id))
-    assert stage.clock.monotonic() - left_at < 2
+    assert awake_s() - left_at < 2
     assert (await stage.generation(accepted.generation_id)).status is GenerationStatus.CANCELLED
 
 

@@ -10,6 +10,7 @@ from antiphon.core.messages import Role
 from antiphon.engines.base import Finished, PromptMessage, Tokens
 from antiphon.inference.gateway import Gateway
 from antiphon.orchestrator.completion import CompletionRequest
+from tests.awake import until
 from tests.orchestrator.conftest import CONTEXT_TOKENS
 from tests.orchestrator.stage import Stage
 
@@ -34,9 +35,7 @@ async def test_the_engine_stops_when_the_reader_goes(stage: Stage, gateway: Gate
         async for event in stream:
             if isinstance(event, Tokens):
                 break
-    async with asyncio.timeout(1):
-        while gateway.replicas("slow")[0].running:
-            await asyncio.sleep(0.01)
+    await until(lambda: not gateway.replicas("slow")[0].running, within_s=1, what="the engine stops")
     assert stage.telemetry.counts["antiphon_generations_total", "slow", "free", "cancelled"] == 1
     assert 0 < stream.usage.output_tokens < 500
 
@@ -48,14 +47,10 @@ async def test_the_engine_stops_when_the_reader_is_cancelled(stage: Stage, gatew
                 pass
 
     reading = asyncio.create_task(read())
-    async with asyncio.timeout(5):
-        while not gateway.replicas("slow")[0].running:
-            await asyncio.sleep(0.01)
+    await until(lambda: gateway.replicas("slow")[0].running)
     reading.cancel()
     await asyncio.wait((reading,))
-    async with asyncio.timeout(1):
-        while gateway.replicas("slow")[0].running:
-            await asyncio.sleep(0.01)
+    await until(lambda: not gateway.replicas("slow")[0].running, within_s=1, what="the engine stops")
 
 
 async def test_refusals(stage: Stage) -> None:

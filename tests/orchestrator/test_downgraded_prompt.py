@@ -53,7 +53,7 @@ async def occupied(stage: Stage) -> AsyncIterator[None]:
     finally:
         for holder in reversed(holders):
             await stage.runner.cancel(stage.owner, holder.generation_id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while stage.runner.running:
                 await asyncio.sleep(0.01)
 

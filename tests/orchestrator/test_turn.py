@@ -23,7 +23,8 @@ from antiphon.orchestrator.acceptance import ContinueRequest
 from antiphon.stores.log.memory import MemoryLog
 from tests.orchestrator.stage import PLAN, Failing, Stage, check_log, shown_text
 
-LONG = TurnParams(max_tokens=120)
+LONG = TurnParams(max_tokens=240)
+CUT = TurnParams(max_tokens=400)  # never read to its end
 
 
 async def test_an_answer_is_introduced_written_and_ended(stage: Stage) -> None:
@@ -125,7 +126,7 @@ async def test_a_dead_engine_leaves_an_interrupted_answer_that_continues(stage: 
     whole = await stage.send(conversation_id, "tell me", model="slow", params=LONG)
     undisturbed = (await stage.message((await stage.ended(whole.generation_id)).message_id)).content
 
-    accepted = await stage.send(conversation_id, "tell me", parent=None, model="slow", params=LONG)
+    accepted = await stage.send(conversation_id, "tell me", parent=None, model="slow", params=CUT)
     await stage.until_text(accepted.generation_id, 40)
     pid = gateway.replicas("slow")[0].pid
     assert pid is not None
@@ -137,9 +138,9 @@ async def test_a_dead_engine_leaves_an_interrupted_answer_that_continues(stage: 
     assert (failed.code, failed.retryable) == ("interrupted", True)
     assert message.status is MessageStatus.INTERRUPTED
     assert message.content == shown_text(entries)
-    assert undisturbed.startswith(message.content)
+    assert undisturbed.startswith(message.content) or message.content.startswith(undisturbed)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while {pool.name: pool.status for pool in gateway.statuses()}["slow"] != "ready":
             await asyncio.sleep(0.05)
     continued = await stage.desk.continue_message(stage.principal, ContinueRequest(message.id, LONG, None, ""))
@@ -151,7 +152,7 @@ async def test_a_dead_engine_leaves_an_interrupted_answer_that_continues(stage: 
     assert continued.message_id == message.id
     assert text == shown_text(entries)
     assert text.startswith(undisturbed)
-    assert (await stage.generation(continued.generation_id)).usage.output_tokens == 120
+    assert (await stage.generation(continued.generation_id)).usage.output_tokens == 240
 
 
 async def test_a_taken_over_answer_equals_an_undisturbed_one(gateway: Gateway) -> None:
@@ -177,7 +178,7 @@ async def test_a_taken_over_answer_equals_an_undisturbed_one(gateway: Gateway) -
         assert isinstance(check_log(entries), Done)
         assert {entry.epoch for entry in entries} == {1, 2, 3, 4}
         assert shown_text(entries) == undisturbed == (await server.message(accepted.message_id)).content
-        assert (await server.generation(accepted.generation_id)).usage.output_tokens == 120
+        assert (await server.generation(accepted.generation_id)).usage.output_tokens == 240
         assert sum(isinstance(entry.event, Meta) for entry in entries) == 1
     finally:
         await server.close()
@@ -185,9 +186,9 @@ async def test_a_taken_over_answer_equals_an_undisturbed_one(gateway: Gateway) -
 
 async def test_a_lost_journal_leaves_the_checkpoint_interrupted(gateway: Gateway) -> None:
     first = Stage(gateway)
-    accepted = await first.send(await first.conversation(), model="slow", params=LONG)
+    accepted = await first.send(await first.conversation(), model="slow", params=CUT)
     await first.until_text(accepted.generation_id, 40)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not (await first.generation(accepted.generation_id)).checkpoint_text:
             await asyncio.sleep(0.01)
     await first.runner.drain(0)
@@ -222,10 +223,10 @@ async def test_a_lost_journal_with_nothing_shown_starts_afresh(gateway: Gateway)
 
 async def test_an_overtaken_writer_leaves_no_trace(gateway: Gateway) -> None:
     stage = Stage(gateway)
-    accepted = await stage.send(await stage.conversation(), model="slow", params=LONG)
+    accepted = await stage.send(await stage.conversation(), model="slow", params=CUT)
     await stage.until_text(accepted.generation_id, 40)
     before = await stage.log.open(accepted.generation_id, 99)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while stage.runner.running:
             await asyncio.sleep(0.01)
     after = await stage.log.state(accepted.generation_id)
@@ -239,14 +240,14 @@ async def test_an_overtaken_writer_leaves_no_trace(gateway: Gateway) -> None:
 
 async def test_an_overtaken_finalise_leaves_no_trace(gateway: Gateway) -> None:
     stage = Stage(gateway)
-    accepted = await stage.send(await stage.conversation(), model="slow", params=LONG)
+    accepted = await stage.send(await stage.conversation(), model="slow", params=CUT)
     await stage.until_text(accepted.generation_id, 40)
     row = await stage.generation(accepted.generation_id)
     assert row.lease_until is not None
     taken = await stage.generations.claim(row.id, now=row.lease_until, lease_until=row.lease_until)
     assert taken is not None
     assert taken.epoch == row.epoch + 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while stage.runner.running:
             await asyncio.sleep(0.01)
     state = await stage.log.state(row.id)
@@ -268,7 +269,7 @@ async def test_a_log_that_ended_without_its_row_is_believed(gateway: Gateway) ->
     second = Stage(gateway, state=first.state, log=first.log)
     await second.runner.start()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (await second.generation(done.id)).status.terminal:
                 await asyncio.sleep(0.01)
         assert (await second.generation(done.id)).status is GenerationStatus.COMPLETE

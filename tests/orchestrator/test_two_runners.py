@@ -62,7 +62,7 @@ async def test_ten_sweepers_at_once_leave_live_work_alone(gateway: Gateway) -> N
 async def test_a_dead_runners_work_is_taken_over_by_exactly_one(gateway: Gateway) -> None:
     pair = Pair(gateway)
     await pair.first.runner.start()
-    turn = await pair.first.send(await pair.first.conversation(), model="slow", params=TurnParams(max_tokens=60))
+    turn = await pair.first.send(await pair.first.conversation(), model="slow", params=TurnParams(max_tokens=150))
     await pair.first.until_text(turn.generation_id, 20)
     for run in pair.first.runner._runs.values():
         assert run.task is not None

@@ -245,14 +245,21 @@ class Supervisor:
                 process.kill()
 
     async def _watch_progress(self, process: subprocess.Popen[bytes], ends: set[asyncio.Future[int] | asyncio.Task[Literal[True]]]) -> None:
-        """Return when one of ``ends`` is done; a process that stalls, or never is ready, is killed, which is an end too."""
+        """Return when one of ``ends`` is done; a process that stalls, or never is ready, is killed, which is an end too.
+
+        Time in which this process did not run either (a machine that was suspended) is nobody's silence.
+        """
         interval = min(_WATCH_SECONDS, self._replica.stall_s / 2)
+        looked_at = self._clock.monotonic()
         while not (await asyncio.wait(ends, timeout=interval, return_when=asyncio.FIRST_COMPLETED))[0]:
-            silent_s = self._clock.monotonic() - self._heard_at
+            before, looked_at = looked_at, self._clock.monotonic()
+            stood_still_s = max(looked_at - before - interval, 0.0)
+            self._heard_at = min(self._heard_at + stood_still_s, looked_at)
+            silent_s = looked_at - self._heard_at
             if self.state is SupervisorState.READY and self._listener.busy and silent_s > self._replica.stall_s:
                 log.error("replica_stalled", replica=self._replica.replica_id, pid=process.pid, seconds=round(silent_s, 1))
                 process.kill()
-            elif self._ready_at is None and self._clock.monotonic() >= self._due_at:
+            elif self._ready_at is None and looked_at >= self._due_at:
                 self._note_overdue()
                 process.kill()
 

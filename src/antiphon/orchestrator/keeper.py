@@ -45,10 +45,10 @@ class Keeper:
                 if clock.monotonic() >= beat_at:
                     beat_at = clock.monotonic() + timing.heartbeat_seconds
                     await self._beat()
+                    told.clear()
                 if clock.monotonic() >= checkpoint_at:
                     checkpoint_at = clock.monotonic() + timing.checkpoint_seconds
                     await self._checkpoint()
-                told.clear()
             except Exception as error:
                 if isinstance(error, AntiphonError) and not is_outage(error):
                     raise
@@ -65,6 +65,7 @@ class Keeper:
 
     async def _checkpoint(self) -> None:
         if self._writer.seq != self._saved_seq:
-            self._saved_seq, text = self._writer.seq, self._writer.text
+            seq, text = self._writer.seq, self._writer.text
             generation, usage = self._generation, self._usage()
-            await self._ports.generations.checkpoint(generation.id, generation.epoch, text=text, seq=self._saved_seq, usage=usage)
+            await self._ports.generations.checkpoint(generation.id, generation.epoch, text=text, seq=seq, usage=usage)
+            self._saved_seq = seq
