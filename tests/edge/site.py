@@ -192,7 +192,7 @@ class Site:
 
     def client(self, **headers: str) -> httpx.AsyncClient:
         """A client without credentials."""
-        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False, verify=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
         self._clients.append(client)
         return client
 
@@ -223,7 +223,7 @@ class Site:
 
     async def until_text(self, generation: str, characters: int = 1) -> None:
         """Return when readers can see so much text."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 state = await self.log.state(GenerationId(generation))
                 if state is not None and len(state.text) >= characters:

@@ -18,7 +18,7 @@ async def added(site: Site, admin: Person, **fields: str) -> httpx.Response:
 
 
 async def until_ready(person: Person, name: str) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while True:
             models = {model["id"]: model["status"] for model in (await person.http.get("/v1/models")).json()["data"]}
             if models[name] == "ready":

@@ -68,7 +68,7 @@ async def port(app: Waiting) -> AsyncIterator[int]:
 
 
 async def _until(app: Waiting, *, waiting: int, gone: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (app.waiting, app.gone) != (waiting, gone):
             await asyncio.sleep(0.005)
 
@@ -141,7 +141,7 @@ async def test_a_send_that_is_stuck_is_given_up(monkeypatch: pytest.MonkeyPatch)
         await asyncio.Event().wait()
 
     connection = Connection({"type": "http"}, never_receives, never_sends, on_gone=lambda: None)
-    async with asyncio.timeout(2), connection.watching():
+    async with asyncio.timeout(30), connection.watching():
         with pytest.raises(ClientGone):
             await connection.write(b"x")
     task = asyncio.current_task()

@@ -12,6 +12,7 @@ import pytest
 from antiphon.app.system import SystemClock
 from antiphon.core.telemetry import NullTelemetry
 from antiphon.inference.gateway import Gateway
+from tests.awake import until
 from tests.edge.conftest import reference_pool
 from tests.edge.site import Person, Site
 
@@ -166,10 +167,6 @@ async def test_a_gone_client_stops_the_engine(ada: Person, gateway: Gateway, str
             await answer.aread()
 
     asking = asyncio.create_task(ask())
-    async with asyncio.timeout(5):
-        while running() == 0:
-            await asyncio.sleep(0.02)
+    await until(lambda: running() > 0)
     asking.cancel()
-    async with asyncio.timeout(1):
-        while running() != 0:
-            await asyncio.sleep(0.02)
+    await until(lambda: running() == 0, within_s=1, what="the engine stops")

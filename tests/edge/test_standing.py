@@ -56,7 +56,7 @@ async def test_a_revoked_credential_wakes_its_readers_alone() -> None:
     assert door.asked[:4] == [ADA, BOB] * 2, "one look for all streams of a credential"
 
     door.refused.add(ADA)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         for reader in adas:
             await reader.woken.wait()
     assert all(standing.revoked for standing in held)
@@ -77,7 +77,7 @@ async def test_an_outage_closes_nothing_and_the_looking_goes_on() -> None:
     assert not standing.revoked
     door.away = False
     door.refused.add(ADA)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         await reader.woken.wait()
     assert standing.revoked
     assert not standings.join(ADA, Reader()).revoked, "a new stream was let in anew"
@@ -108,7 +108,7 @@ async def test_what_goes_on_for_long_is_cut_when_its_credential_ends() -> None:
         await asyncio.sleep(0.01)
     door.refused.add(ADA)
     with pytest.raises(Unauthenticated):
-        await asyncio.wait_for(ada, 2)
+        await asyncio.wait_for(ada, 30)
     assert not ada.cancelled() and not ada.cancelling() and not bob.done()
     bob.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -141,5 +141,5 @@ async def test_who_is_cut_and_cancelled_is_cancelled() -> None:
 
     task = asyncio.create_task(work())
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 2)
+        await asyncio.wait_for(task, 30)
     assert task.cancelled()

@@ -59,7 +59,7 @@ async def test_a_reader_cannot_write_and_sees_one_snapshot(db: SqliteDatabase) -
     def look_twice(tx: sa.Connection) -> None:
         counts.append(tx.exec_driver_sql("SELECT count(*) FROM notes").scalar_one())
         seen.set()
-        assert written.wait(5)
+        assert written.wait(30)
         counts.append(tx.exec_driver_sql("SELECT count(*) FROM notes").scalar_one())
 
     reading = asyncio.create_task(db.read(look_twice))
@@ -86,11 +86,11 @@ async def test_a_cancelled_write_happens_whole_or_not_at_all(db: SqliteDatabase)
     def slow(tx: sa.Connection) -> None:
         tx.execute(add("first half"))
         begun.set()
-        assert go.wait(5)
+        assert go.wait(30)
         tx.execute(add("second half"))
 
     running = asyncio.create_task(db.write(slow))
-    assert await asyncio.to_thread(begun.wait, 5)
+    assert await asyncio.to_thread(begun.wait, 30)
     waiting = asyncio.create_task(db.write(lambda tx: tx.execute(add("never begun"))))
     await asyncio.sleep(0)
     for task in (running, waiting):

@@ -372,7 +372,7 @@ async def test_a_fault_reaches_who_caused_it_and_nobody_else(tmp_path: Path, clo
         await log.open(name, 1)
     fault = Fault(monkeypatch, GEN)
     with capture_logs():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             outcomes = await asyncio.gather(
                 log.append(GEN, entries(META)), log.append(OTHER, entries(META)), log.expire(now=clock.now()), return_exceptions=True
             )
@@ -381,7 +381,7 @@ async def test_a_fault_reaches_who_caused_it_and_nobody_else(tmp_path: Path, clo
     assert state is not None
     assert state.seq == 0
     fault.on = False
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await log.append(GEN, entries(META, Delta("again")))
         await log.append(OTHER, entries(Delta("b"), start=2))
         await log.close()
@@ -401,7 +401,7 @@ async def test_a_fault_while_the_disk_is_made_good_keeps_nobody_from_writing(
     clock.advance(1)
     fault = Fault(monkeypatch, GEN)
     with capture_logs():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await log.open(OTHER, 1)
             await log.append(OTHER, entries(META))
     fault.on = False

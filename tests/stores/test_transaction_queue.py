@@ -33,10 +33,10 @@ async def held(db: SqliteDatabase) -> tuple[threading.Event, asyncio.Task[object
     def hold(tx: sa.Connection) -> None:
         tx.exec_driver_sql("SELECT 1")
         begun.set()
-        assert go.wait(5)
+        assert go.wait(30)
 
     task: asyncio.Task[object] = asyncio.create_task(db.write(hold))
-    assert await asyncio.to_thread(begun.wait, 5)
+    assert await asyncio.to_thread(begun.wait, 30)
     return go, task
 
 
@@ -114,8 +114,8 @@ async def test_reads_that_wait_share_a_snapshot_and_one_that_fails_harms_no_othe
     snapshots = 0
 
     def hold(tx: sa.Connection) -> None:
-        begun.wait(5)
-        assert go.wait(5)
+        begun.wait(30)
+        assert go.wait(30)
 
     def count(_connection: object) -> None:
         nonlocal snapshots
@@ -125,7 +125,7 @@ async def test_reads_that_wait_share_a_snapshot_and_one_that_fails_harms_no_othe
         raise StaleEpoch
 
     holding = [asyncio.create_task(db.read(hold)) for _ in range(4)]
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 30)
     await db.write(lambda tx: add(tx, "a"))
     waiting = [asyncio.create_task(notes(db)) for _ in range(40)]
     await asyncio.sleep(0)
