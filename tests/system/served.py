@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 
 from antiphon.client.sse import ServerEvent, SseParser
+from tests.awake import awake_s
 
 TERMINAL = {"done", "error"}
 LEASE_SECONDS = 2.0
@@ -156,14 +157,14 @@ class Server:
         """SIGKILL to the server and everything it started."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=30)
         self._closed()
 
     def end(self) -> None:
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=30)
         self._closed()
 
     def _closed(self) -> None:
@@ -277,13 +278,12 @@ class Reading:
         return bool(self.kinds) and self.kinds[-1] in TERMINAL
 
 
-def eventually(check: Callable[[], bool], *, within_s: float, what: str) -> float:
-    """Seconds until ``check`` holds; fails after ``within_s``."""
-    start = time.monotonic()
+def eventually(check: Callable[[], bool], *, within_s: float, what: str) -> None:
+    """Wait until ``check`` holds; fails after ``within_s`` awake seconds."""
+    start = awake_s()
     while not check():
-        assert time.monotonic() - start < within_s, f"not within {within_s} s: {what}"
+        assert awake_s() - start < within_s, f"not within {within_s} s: {what}"
         time.sleep(0.02)
-    return time.monotonic() - start
 
 
 @contextlib.contextmanager

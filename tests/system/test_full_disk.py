@@ -76,14 +76,14 @@ def test_507_while_it_is_full_and_on_without_a_restart(disk: Path) -> None:
             assert person.http.get("/v1/search", params={"q": "herons"}).json()["data"]
             assert person.http.get("/healthz").status_code == 200
             assert person.http.patch(f"/v1/conversations/{conversation}", json={"title": "t" * 200}).status_code == 507
-            eventually(lambda: person.http.get("/readyz").status_code == 503, within_s=10, what="not ready while it is full")
-        eventually(lambda: post(person, conversation, sent["message_id"])[0] == 202, within_s=10, what="writes are taken again")
+            eventually(lambda: person.http.get("/readyz").status_code == 503, within_s=30, what="not ready while it is full")
+        eventually(lambda: post(person, conversation, sent["message_id"])[0] == 202, within_s=30, what="writes are taken again")
         after = person.http.get(f"/v1/conversations/{conversation}/tree").json()
         assert after["data"][: len(before["data"])] == before["data"]
         reading = person.read(running["generation_id"])
         assert reading.kinds[-1] == "done"
         assert person.message(running["conversation_id"], running["message_id"])["content"] == reading.text
-        eventually(lambda: person.http.get("/readyz").status_code == 200, within_s=15, what="ready again")
+        eventually(lambda: person.http.get("/readyz").status_code == 200, within_s=30, what="ready again")
         assert "Traceback" not in server.log()
     finally:
         server.end()

@@ -92,7 +92,7 @@ def test_a_smaller_model_is_named_everywhere_and_spends_nothing_of_the_large_one
     assert (message["model"], message["requested_model"]) == ("reference-small", "reference-large")
     route = person.generation(meta["generation_id"])["route"]
     assert route == {"requested": "reference-large", "served": "reference-small", "rule": "downgrade", "reason": "high_demand"}
-    eventually(lambda: ledger_models(server, meta["generation_id"]) is not None, within_s=5, what="the usage record")
+    eventually(lambda: ledger_models(server, meta["generation_id"]) is not None, within_s=30, what="the usage record")
     assert ledger_models(server, meta["generation_id"]) == ("reference-small", "reference-large", "small")
     assert large_used(person) == used
     assert person.gauge("antiphon_downgrades_total") == counted + 1

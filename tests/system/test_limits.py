@@ -58,12 +58,15 @@ def limits(http: httpx.Client) -> dict[str, dict[str, object]]:
 
 def settled(http: httpx.Client, messages: int) -> dict[str, object]:
     """The usage once so many messages are in the ledger."""
-    for _ in range(100):
+    found: dict[str, object] = {}
+
+    def there() -> bool:
         usage = http.get("/v1/usage").json()
-        if usage["today"]["messages"] >= messages and all(one["used"] == 0 for one in usage["limits"] if one["name"] == "concurrency"):
-            return dict(usage)
-        time.sleep(0.05)
-    raise AssertionError(usage)
+        found.update(usage)
+        return usage["today"]["messages"] >= messages and all(one["used"] == 0 for one in usage["limits"] if one["name"] == "concurrency")
+
+    eventually(there, within_s=30, what=f"{messages} messages are in the ledger")
+    return found
 
 
 @pytest.mark.system
@@ -117,8 +120,10 @@ def test_of_twenty_parallel_sends_over_http_one_runs_and_the_others_are_told_whe
             body = {"content": "hello", "params": {"max_tokens": 860}}
             return http.post(f"/v1/conversations/{conversation}/messages", json=body, headers={"Accept": "application/json"})
 
+        began = time.monotonic()
         with ThreadPoolExecutor(20) as threads:
             answers = list(threads.map(send, conversations))
+        took_ms = 1000 * (time.monotonic() - began)
         refused = [answer for answer in answers if answer.status_code == 429]
         assert (sum(answer.status_code == 202 for answer in answers), len(refused)) == (1, 19)
         (granted,) = (answer for answer in answers if answer.status_code == 202)
@@ -127,7 +132,8 @@ def test_of_twenty_parallel_sends_over_http_one_runs_and_the_others_are_told_whe
         for answer in refused:
             wait_ms = answer.json()["retry_after_ms"]
             assert answer.json()["code"] == "rate_limited"
-            assert abs(wait_ms - (2 * held - 1000) * 60) < 3000, "until so much has come back that it fits"
+            whole_ms = (2 * held - 1000) * 60
+            assert whole_ms - took_ms - 3000 < wait_ms < whole_ms + 3000, "until so much has come back that it fits"
             assert int(answer.headers["retry-after"]) == -(-wait_ms // 1000)
     server.stop()
 
@@ -143,7 +149,7 @@ def test_a_budget_stops_hard_and_is_told(make_server: Callable[[str], Server]) -
     budget = '[[budgets]]\ntenant = "home"\nmonthly = "0.05"\nalerts = ["0.1", "0.5"]\n'
     server = make_server(config(PLAN.replace("messages = 5", "messages = 500"), MONEY + budget))
     with server.person().http as http:
-        eventually(lambda: "tenant_budget" in limits(http), within_s=5, what="the budget of the new tenant")
+        eventually(lambda: "tenant_budget" in limits(http), within_s=30, what="the budget of the new tenant")
         tenant = limits(http)["tenant_budget"]
         assert (tenant["limit"], tenant["used"]) == ("0.05", "0")
         answers = [asked(http, tokens=16).status_code for _ in range(5)]

@@ -75,27 +75,30 @@ def curl(request: pytest.FixtureRequest, server: Server, proxy: Proxy) -> Curl:
 
 
 def test_the_answer_comes_while_it_is_written(curl: Curl) -> None:
-    """Nothing waits in the proxy: when the first words are here, most of the answer has not been computed."""
+    """Nothing waits in the proxy: when the first words are here, the answer is still being computed."""
     person = curl.person
     path = f"/v1/conversations/{person.new_conversation()}/messages"
     reading, generation_id = Reading(), ""
-    with curl.events(path, body={"content": "hello", "params": {"max_tokens": 100}}) as events:
+    with curl.events(path, body={"content": "hello", "params": {"max_tokens": 600}}) as events:
         for event in events:
             reading.take(event)
             if event.kind == "meta":
                 generation_id = str(json.loads(event.data)["generation_id"])
-            if reading.kinds.count("delta") in {1, 10}:
+            if event.kind == "delta" and reading.kinds.count("delta") in {1, 10}:
                 assert person.generation(generation_id)["status"] == "running"
+            if event.kind == "delta" and reading.kinds.count("delta") == 10:
+                person.cancel(generation_id)
     assert curl.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert curl.headers["cache-control"] == "no-store, no-transform"
     assert "content-encoding" not in curl.headers
     assert reading.kinds[-1] == "done"
+    assert reading.kinds.count("delta") >= 10
     assert reading.text == person.generation(generation_id)["text"]
 
 
 def test_cut_and_resumed(curl: Curl) -> None:
     person = curl.person
-    sent = person.send(person.new_conversation(), "hello", params={"max_tokens": 120})
+    sent = person.send(person.new_conversation(), "hello", params={"max_tokens": 600})
     reading, connections = Reading(), 0
     while not reading.ended:
         connections += 1
@@ -106,6 +109,8 @@ def test_cut_and_resumed(curl: Curl) -> None:
                 taken += 1
                 if taken == 6 and connections <= 4:
                     break
+                if taken == 6:
+                    person.cancel(sent["generation_id"], reading.last_id)
     assert connections == 5
     assert "snapshot" not in reading.kinds
     assert reading.text == person.generation(sent["generation_id"])["text"]
@@ -113,7 +118,8 @@ def test_cut_and_resumed(curl: Curl) -> None:
 
 def test_a_client_that_leaves_is_noticed(curl: Curl) -> None:
     person = curl.person
-    sent = person.send(person.new_conversation(), "hello", params={"max_tokens": 400})
+    eventually(lambda: person.gauge(STREAMS) == 0, within_s=30, what="earlier streams are closed")
+    sent = person.send(person.new_conversation(), "hello", params={"max_tokens": 1000})
     with curl.events(f"/v1/generations/{sent['generation_id']}/stream") as events:
         assert next(events).kind in {"meta", "status"}
         assert person.gauge(STREAMS) == 1

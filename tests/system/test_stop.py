@@ -14,14 +14,14 @@ pytestmark = pytest.mark.system
 def test_stop_in_mid_answer(server: Server) -> None:
     person = server.person()
     conversation = person.new_conversation()
-    sent = person.send(conversation, "Go on for long", params={"max_tokens": 500})
+    sent = person.send(conversation, "Go on for long", params={"max_tokens": 1000})
     reading = Reading()
     with contextlib.closing(person.events(sent["generation_id"])) as events:
         for event in events:
             reading.take(event)
             if len(reading.text) > 40 and "done" not in reading.kinds:
                 break
-        assert person.gauge("antiphon_requests_running") == 1
+        eventually(lambda: person.gauge("antiphon_requests_running") == 1, within_s=5, what="no title of an earlier chat is written")
         stopped = person.cancel(sent["generation_id"], reading.last_id)
         assert stopped.status_code == 200
         assert stopped.json()["status"] == "cancelled"

@@ -86,7 +86,7 @@ def test_branches_and_history(make_server: Callable[[str], Server]) -> None:
         assert [" ".join(line.split()) for line in beside] == ["1 user hello there", "*2 user something else"]
 
         os.write(terminal.descriptor, b"/quit\n")
-        assert terminal.process.wait(10) == 0
+        assert terminal.process.wait(30) == 0
     finally:
         terminal.process.kill()
         terminal.process.communicate()
