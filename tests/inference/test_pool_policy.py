@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from antiphon.core.tenancy import Band
-from antiphon.inference.admission import Shed
+from antiphon.inference.admission import Shed, within_limit
 from antiphon.inference.arrival_rate import ArrivalRate
 from antiphon.inference.ask import Ask, Demand
+from antiphon.inference.availability import Availability
 from antiphon.inference.circuit import Circuit, CircuitBreaker
 from antiphon.inference.fleet import RateMeter
 from antiphon.inference.length_estimate import LengthEstimator
@@ -23,6 +24,16 @@ def test_in_a_load_that_begins_at_ten_times_the_capacity_little_is_done_too_late
     pool.run(turns)
     begun = [turn for turn in turns if turn.first_token_s is not None]
     assert sum(turn.length for turn in begun if not turn.met) <= 0.05 * sum(turn.length for turn in begun)
+
+
+def test_nobody_is_refused_for_a_model_that_has_to_be_loaded() -> None:
+    away = Availability(opening_s=30.0, on_demand=True)
+    policy, ask = VirtualPool(Machine()).policy, Ask("tenant", "user", 20, 20, wait_limit_s=0.05)
+    alone = policy.look(ask, 0.0, away)
+    assert (within_limit(ask, alone), alone.starts_now, alone.wait_s > 30.0) == (True, False, True)
+    for key in range(200):
+        policy.enter(key, replace(ask, output_tokens=2000), 0.0)
+    assert not within_limit(ask, policy.look(ask, 0.0, away)), "for those before it one is"
 
 
 def accepted(turns: list[Turn]) -> list[Turn]:

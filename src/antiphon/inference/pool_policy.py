@@ -123,6 +123,7 @@ class PoolPolicy(Generic[K]):
             place = replace(place, wait_s=min(place.wait_s * self.errors[ask.band].bias, HORIZON_S))
         place = replace(place, wait_s=place.wait_s + opening_s)
         high = self._pressure.update(now, max(place.wait_s - prefill_s, 0.0)) and self._is_shared(ask)
+        loads_only = availability.on_demand and not self._queue
         return Look(
             pool=self.rules.name,
             model=self.rules.model,
@@ -135,7 +136,7 @@ class PoolPolicy(Generic[K]):
             position=place.position,
             wait_s=place.wait_s,
             prefill_s=prefill_s,
-            queued_at_most_s=self.errors[ask.band].at_most_s(queued_s),
+            queued_at_most_s=0.0 if loads_only else self.errors[ask.band].at_most_s(queued_s),
             holds=self._holds(ask),
         )
 
