@@ -255,6 +255,7 @@ class Supervisor:
             before, looked_at = looked_at, self._clock.monotonic()
             stood_still_s = max(looked_at - before - interval, 0.0)
             self._heard_at = min(self._heard_at + stood_still_s, looked_at)
+            self._due_at += stood_still_s
             silent_s = looked_at - self._heard_at
             if self.state is SupervisorState.READY and self._listener.busy and silent_s > self._replica.stall_s:
                 log.error("replica_stalled", replica=self._replica.replica_id, pid=process.pid, seconds=round(silent_s, 1))
