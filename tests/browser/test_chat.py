@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.chat import Chat, words
+from tests.system.served import eventually
 
 pytestmark = pytest.mark.browser
 
@@ -191,10 +191,7 @@ def test_rename_and_delete(chat: Chat) -> None:
     expect(chat.page.get_by_text("Renamed", exact=True)).to_have_count(0)
     chat.page.reload()  # leaving the page settles it
     person = chat.server.person()
-    deadline = time.monotonic() + 10
-    while person.http.get(f"/v1/conversations/{conversation}").status_code != 404:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(lambda: person.http.get(f"/v1/conversations/{conversation}").status_code == 404, within_s=10, what="it is gone")
 
 
 def test_hostile_text_stays_text(chat: Chat) -> None:

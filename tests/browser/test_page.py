@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, StorageState, expect
+from playwright.sync_api import Browser, Locator, Page, Route, StorageState, expect
 
 from tests.browser.axe import serious_findings
 from tests.browser.chat import Chat
@@ -103,6 +103,21 @@ def test_scrolling_up_is_never_fought(chat: Chat) -> None:
     assert pane.evaluate("pane => pane.scrollHeight - pane.clientHeight - pane.scrollTop") < 2
 
 
+def at_rest(shown: Locator) -> None:
+    """Wait until it has not moved for 300 ms of drawn frames: a page that draws nothing for a while moves nothing."""
+    shown.evaluate(
+        """element => new Promise(resolve => {
+            let top = NaN, frames = 0;
+            const look = () => {
+                const now = element.getBoundingClientRect().top;
+                [top, frames] = [now, now === top ? frames + 1 : 0];
+                frames < 18 ? requestAnimationFrame(look) : resolve();
+            };
+            look();
+        })"""
+    )
+
+
 def test_another_version_comes_where_this_one_was(chat: Chat) -> None:
     for text in ("one", "two", "three"):
         chat.ask(text)
@@ -115,14 +130,14 @@ def test_another_version_comes_where_this_one_was(chat: Chat) -> None:
     )
     chat.page.get_by_label("Edit message").press("Enter")
     chat.ended()
-    chat.page.wait_for_timeout(600)
     arrows = question.get_by_role("group", name="Versions")
+    at_rest(arrows)
     arrows.get_by_test_id("branch-prev").hover()  # where it can be pressed
     before = arrows.bounding_box()
     arrows.get_by_test_id("branch-prev").click()
     expect(arrows).to_contain_text("1/2")
     expect(question.get_by_test_id("branch-next")).to_be_focused()
-    chat.page.wait_for_timeout(300)
+    at_rest(arrows)
     after = arrows.bounding_box()
     assert before is not None
     assert after is not None

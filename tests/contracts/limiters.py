@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,18 +59,23 @@ class MemoryBench:
 
 @dataclass
 class RedisBench:
-    """Redis's own clock goes on too, by the few milliseconds that a test takes."""
+    """Redis's own clock goes on too, by the few milliseconds that a test takes; ``HeldLimiter`` takes them out."""
 
     limiter: Limiter
     redis: BlockingRedis
+    was_set: bool = False
+    """The clock was set, and no step has seen it yet."""
 
     def advance(self, seconds: float) -> None:
         self._change(now_ms=seconds * 1000)
 
     def set_back(self, seconds: float) -> None:
         self._change(raw_ms=seconds * 1000)
+        self.was_set = True
 
     def hold(self) -> None:
+        if self.was_set:
+            return
         seconds, microseconds = self.redis.time()
         is_ms = seconds * 1000 + microseconds // 1000
         clock = self._clock()
@@ -91,6 +97,25 @@ class RedisBench:
 
     def _set(self, clock: list[float]) -> None:
         self.redis.hset(prefix_of(TENANT) + "tally", "clock", struct.pack(f"<{len(clock)}d", *clock))
+
+
+class HeldLimiter:
+    """A limiter in Redis for whose tenant no time passes but what the test lets pass, however long the machine stands still."""
+
+    def __init__(self, bench: RedisBench) -> None:
+        self._bench = bench
+        self._limiter = bench.limiter
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        method = getattr(self._limiter, name)
+
+        async def call(*args: object) -> object:
+            self._bench.hold()
+            answer = await method(*args)
+            self._bench.was_set = False
+            return answer
+
+        return call
 
 
 def reservation(name: str, *limits: Limit, tokens: int = 100, cost: int = 0) -> Reservation:

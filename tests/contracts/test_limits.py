@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis
@@ -14,7 +15,7 @@ from antiphon.app.system import SystemClock
 from antiphon.core.clock import ManualClock
 from antiphon.core.ids import TenantId
 from antiphon.core.limits import Exhausted, Granted, Limit, Measure, Rate, Verdict
-from antiphon.stores.limits.base import HOLD_MS
+from antiphon.stores.limits.base import HOLD_MS, Limiter
 from antiphon.stores.limits.memory import MemoryLimiter
 from antiphon.stores.limits.redis import RedisLimiter
 from tests.contracts.limiters import (
@@ -25,6 +26,7 @@ from tests.contracts.limiters import (
     TENANT,
     TOKENS,
     Bench,
+    HeldLimiter,
     MemoryBench,
     RedisBench,
     outcome,
@@ -61,7 +63,9 @@ async def bench(request: pytest.FixtureRequest, redis_servers: list[RedisServer]
     hand = redis.Redis.from_url(server.url)
     hand.flushall()
     limiter = RedisLimiter.connect(server.url, SystemClock())
-    yield RedisBench(limiter, hand)
+    bench = RedisBench(limiter, hand)
+    bench.limiter = cast("Limiter", HeldLimiter(bench))
+    yield bench
     await limiter.close()
     hand.close()
 
