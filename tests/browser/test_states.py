@@ -480,6 +480,24 @@ def test_operator(opened: Opened, served: Server) -> None:
         draws(chat.page, "operator", chat.page.context)
 
 
+def test_the_operator_sees_why_a_model_is_not_there(browser: Browser, tmp_path: Path) -> None:
+    away = '[[pools]]\nname = "away"\nmodel = "far"\nengine = "openai"\nurl = "http://127.0.0.1:9/v1"\n'
+    server = Server(tmp_path / "data", reference_config(extra=away))
+    server.start()
+    context = browser.new_context(viewport={"width": 360, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(server.command("link"))
+        expect(page.get_by_test_id("composer")).to_be_visible()
+        page.goto(f"{server.url}/operator")
+        expect(page.get_by_role("region", name="away").get_by_text("127.0.0.1:9")).to_be_visible()
+        expect(page.locator(".trouble")).to_have_count(1)
+        assert serious_findings(page) == []
+    finally:
+        context.close()
+        server.end()
+
+
 def test_signed_out(browser: Browser, served: Server) -> None:
     context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
     page = context.new_page()

@@ -51,6 +51,7 @@ function PoolCard({ pool }: { pool: Pool }) {
         {state && <small class={`state-words ${state.kind}`}>{state.words}</small>}
       </h2>
       {model && <LoadingBar model={model} />}
+      {pool.trouble && <p class="trouble own">{pool.trouble}</p>}
       <div class="charts">
         <Chart name={t("waitingChart")} values={past.waiting} shown={number(last(past.waiting))} />
         <Chart name={t("runningChart")} values={past.running} shown={number(last(past.running))} />

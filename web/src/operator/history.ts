@@ -19,6 +19,8 @@ export interface Pool {
   replicas: Replica[];
   /** Of its model in memory: `resident`, `loading`, `leaving`, `unloading` or `absent`. */
   presence?: string;
+  /** Why a replica whose last start went wrong is not ready, in the server's words. */
+  trouble?: string | null;
 }
 
 export interface Series {
