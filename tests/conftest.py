@@ -10,11 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 from antiphon.core.clock import ManualClock
 from antiphon.stores.sql.postgres import PostgresDatabase
 from tests.ids import CountingIds
 from tests.postgres_server import Emptier, PostgresServer
+
+# What an example costs in time is the machine's affair, and no property of the code: a second of standing still would fail any of them.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def served() -> Iterator[tuple[str, Story]]:
 
 
 @given(texts=TEXTS, whims=WHIMS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_every_character_once(served: tuple[str, Story], texts: list[str], whims: list[Whim]) -> None:
     url, story = served
     # A refusal before the answer has begun is told to the caller, so the first connection is not one.

@@ -30,7 +30,7 @@ async def told(url: str) -> str:
 
 
 @given(texts=TEXTS, whims=WHIMS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_every_character_once(texts: list[str], whims: list[Whim]) -> None:
     import asyncio
 

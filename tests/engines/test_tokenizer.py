@@ -50,7 +50,7 @@ def test_a_prompt_only_grows(tokenizer: ModelTokenizer) -> None:
     assert tokenizer.prompt(TURNS)[: len(earlier)] == earlier
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"], max_codepoint=0x1FFFF), max_size=60))
 def test_any_text_round_trips(tokenizer: ModelTokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
