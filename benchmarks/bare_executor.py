@@ -1,9 +1,9 @@
 """The executor alone, in a process of its own: the least anything above it can cost.
 
-Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "begin": b, "max_tokens": m, "seed": s, "greedy": g}``, and
+Reads one JSON request a line, ``{"prompts": [[id…]…], "rows": n, "paced": p, "max_tokens": m, "seed": s, "greedy": g}``, and
 answers ``{"output_tokens", "seconds"}``. At most ``rows`` prompts run at once; a finished one is replaced in the next step, and its
-successor's whole prompt is computed beside the others' decode rows, at most ``begin`` of them in one step. Same sampling and same
-ends as the server's; greedy ones end after ``max_tokens`` alone.
+successor's whole prompt is computed beside the others' decode rows; where it is paced, so many in one step as our scheduler takes. Same
+sampling and same ends as the server's; greedy ones end after ``max_tokens`` alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from antiphon.app.logging import configure_logging
 from antiphon.core.generation import Sampling
 from antiphon.engines.base import BLOCK_TOKENS, Executor, ReplicaSpec, SampleRow, SequenceStep, StepPlan
 from antiphon.engines.openvino import OpenVinoExecutor
+from antiphon.inference.step_budget import StepTargets
 
 
 @dataclass(slots=True)
@@ -40,20 +41,21 @@ class Row:
 
 
 def run(
-    executor: Executor, prompts: list[list[int]], rows: int, sampling: Sampling, *, ignore_end_of_turn: bool, begin: int = 0
+    executor: Executor, prompts: list[list[int]], rows: int, sampling: Sampling, *, ignore_end_of_turn: bool, paced: bool = False
 ) -> tuple[int, float]:
-    """Output tokens and seconds for all ``prompts``; with 0, any number may ``begin`` in one step."""
+    """Output tokens and seconds for all ``prompts``; unless they are ``paced``, any number may begin in one step."""
     waiting = deque(enumerate(prompts))
     free = deque(range(executor.shape.blocks))
     running: dict[int, Row] = {}
-    output_tokens = 0
+    output_tokens = passed_by = 0
     start = time.perf_counter()
     while waiting or running:
-        begun = len(running)
-        while waiting and len(running) < rows and (not begin or len(running) < begun + begin):
+        most = StepTargets().most_prompts(len(running), len(waiting), passed_by) if paced else rows
+        for _ in range(min(most, len(waiting), rows - len(running))):
             number, prompt = waiting.popleft()
             blocks = [free.popleft() for _ in range(-(-(len(prompt) + sampling.max_tokens) // BLOCK_TOKENS))]
             running[number] = Row(number, prompt, replace(sampling, seed=sampling.seed + number), blocks)
+        passed_by = len(waiting)
         result = executor.step(StepPlan(tuple(row.step() for row in running.values())))
         output_tokens += len(result.sampled)
         for token in result.sampled:
@@ -69,6 +71,7 @@ def run(
 def main() -> None:
     configure_logging("text")
     executor = OpenVinoExecutor(ReplicaSpec(pool="bare", engine="openvino", model="bare", model_path=sys.argv[1]))
+    executor.await_unpacked()
     print(json.dumps({"ready": True}), flush=True)
     try:
         for line in sys.stdin:
@@ -76,7 +79,7 @@ def main() -> None:
             greedy = bool(request.get("greedy"))
             sampling = Sampling(max_tokens=request["max_tokens"], seed=request["seed"], temperature=0.0 if greedy else 0.7)
             tokens, seconds = run(
-                executor, request["prompts"], request["rows"], sampling, ignore_end_of_turn=greedy, begin=request["begin"]
+                executor, request["prompts"], request["rows"], sampling, ignore_end_of_turn=greedy, paced=request["paced"]
             )
             print(json.dumps({"output_tokens": tokens, "seconds": seconds}), flush=True)
     finally:

@@ -22,7 +22,6 @@ from antiphon.app.config import Flags, load_config
 from antiphon.app.logging import configure_logging
 from antiphon.engines.model_source import DEFAULT_MODEL, ModelStore
 from antiphon.engines.tokenizer import load_tokenizer
-from antiphon.inference.step_budget import StepTargets
 from benchmarks import plots, scenarios
 from benchmarks.chats import Chat, ChatMaker, Played, poisson
 from benchmarks.duel import Duel, Play, fight, figures, line, pooled_ttfts
@@ -234,7 +233,7 @@ async def vs_executor(bench: Bench, ours: ReplicaClient) -> None:
                 for index in range(16)
             ]
             prompts = [list(chat.turns[0]) for chat in chats]
-            ask = partial(bare.greedy_rate, prompts, begin=StepTargets().burst_prompts, max_tokens=tokens)
+            ask = partial(bare.greedy_rate, prompts, max_tokens=tokens)
             mine: Played | None = None
             theirs = 0.0
             for first in (True, False) if number % 2 == 0 else (False, True):

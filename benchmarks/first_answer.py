@@ -81,12 +81,12 @@ class BareExecutor:
 
     def rate(self, prompts: Sequence[Sequence[int]], *, rows: int, seed: int) -> float:
         """Output tokens per second over all ``prompts``, at most ``rows`` at once."""
-        return self._rate({"prompts": prompts, "rows": rows, "begin": 0, "max_tokens": MAX_TOKENS, "seed": seed, "greedy": False})
+        return self._rate({"prompts": prompts, "rows": rows, "paced": False, "max_tokens": MAX_TOKENS, "seed": seed, "greedy": False})
 
-    def greedy_rate(self, prompts: Sequence[Sequence[int]], *, begin: int, max_tokens: int) -> float:
-        """Of answers of ``max_tokens``, all of them at once, ``begin`` of them in each of the first steps."""
+    def greedy_rate(self, prompts: Sequence[Sequence[int]], *, max_tokens: int) -> float:
+        """Of answers of ``max_tokens``, all of them at once, as many of them in each of the first steps as our scheduler takes."""
         rows = len(prompts)
-        return self._rate({"prompts": prompts, "rows": rows, "begin": begin, "max_tokens": max_tokens, "seed": 0, "greedy": True})
+        return self._rate({"prompts": prompts, "rows": rows, "paced": True, "max_tokens": max_tokens, "seed": 0, "greedy": True})
 
     def _rate(self, request: dict[str, object]) -> float:
         assert self._process.stdin is not None

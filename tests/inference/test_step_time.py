@@ -109,13 +109,27 @@ def test_a_prompt_alone_gets_a_long_step_and_a_burst_does_not() -> None:
     assert burst == 120
 
 
-def test_of_very_many_an_eighth_begins_together() -> None:
-    model, targets = StepTimeModel(prior_ms=(1.0, 0.01, 0.01, 0.0, 0.0)), StepTargets()
+@pytest.mark.parametrize(
+    ("rows", "waiting", "passed_by", "begin"),
+    [
+        (1, 1, 0, 1),
+        (0, 12, 0, 3),
+        (3, 12, 12, 3),
+        (4, 12, 0, 2),
+        (4, 12, 2, 2),
+        (4, 12, 3, 3),
+        (12, 12, 0, 3),
+        (16, 12, 5, 5),
+        (4, 80, 0, 10),
+        (4, 80, 11, 11),
+    ],
+)
+def test_how_many_short_prompts_begin_together(rows: int, waiting: int, passed_by: int, begin: int) -> None:
+    model, prompts = StepTimeModel(prior_ms=(1.0, 0.01, 0.01, 0.0, 0.0)), [(400, 30)] * waiting
     load = StepLoad()
-    load.add_row(500)
-    for waiting, begin in ((2, 2), (12, 3), (31, 3), (80, 10)):
-        prompts = [(400, 30)] * waiting
-        assert _granted(StepBudget(model, targets, load, prompts), prompts) == 30 * begin
+    for _ in range(rows):
+        load.add_row(500)
+    assert _granted(StepBudget(model, StepTargets(), load, prompts, passed_by), prompts) == 30 * begin
 
 
 def test_a_slow_machine_still_computes_something() -> None:

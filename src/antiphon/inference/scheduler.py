@@ -84,6 +84,7 @@ class Scheduler:
         self._running: dict[int, Sequence] = {}
         self._draft = StepDraft(self._memory)
         self._in_flight: StepPlan | None = None
+        self._planned_at = 0.0
         self._preemptions = 0
         self._recomputed = 0
 
@@ -197,7 +198,7 @@ class Scheduler:
         while not draft.planned and (blocked := victim(self._running.values())) is not None:
             self._step_aside(blocked)
             self._catch_up(now)
-        self._in_flight = draft.plan()
+        self._in_flight, self._planned_at = draft.plan(), now
         return self._in_flight
 
     def apply(self, result: StepResult, now: float) -> list[SequenceOutput]:
@@ -280,7 +281,9 @@ class Scheduler:
         this step sits it out: in the next step it finds that block in the cache.
         """
         candidates = self._candidates()
-        budget = StepBudget(self._model, self._settings.targets, self._draft.load, [_to_do(sequence) for sequence in candidates])
+        passed_by = sum(sequence.submitted_at < self._planned_at for sequence in self._waiting.values())
+        to_do = [_to_do(sequence) for sequence in candidates]
+        budget = StepBudget(self._model, self._settings.targets, self._draft.load, to_do, passed_by)
         begun: set[Beginning] = set()
         passed: list[Sequence] = []
         closed: Band | None = None

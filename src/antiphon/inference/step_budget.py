@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from antiphon.inference.step_time import StepLoad, StepTimeModel
 
 _SMALLEST_CHUNK = 8
-_BURST_PART = 8
+_BURST_ROWS, _BURST_PART, _FEW_ROWS = 4, 8, 4
 _SLACK, _ROUND = 1.25, 2.0
 """A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step. Where
 nobody decodes that is to the nearest whole prompt.
@@ -22,8 +22,8 @@ class StepTargets:
     Beside decode rows a step takes at most ``inter_token_s``, or ``stretch`` times what it would take without prefill
     where that is more; a prompt that would take no longer by itself is *short*. One that does not fit into one step takes
     ``long_share`` of what that leaves, since it disturbs many steps. Where several short prompts wait at once, together they
-    may take ``burst_inter_tokens`` times the former or ``burst_rows`` times the latter, but no longer than ``burst_s``; and no
-    more than ``burst_prompts`` of them begin in one step, or an eighth where that is more.
+    may take ``burst_inter_tokens`` times the former or ``burst_rows`` times the latter, but no longer than ``burst_s``; how many
+    of them begin in one step says ``most_prompts``.
     """
 
     inter_token_s: float = 0.05
@@ -32,30 +32,43 @@ class StepTargets:
     burst_inter_tokens: float = 1.3
     burst_rows: float = 4.0
     burst_s: float = 0.25
-    burst_prompts: int = 3
+    burst_prompts: int = 2
     alone_s: float = 0.2
     prefill_tokens_beside_decode: int = 512
     prefill_tokens_alone: int = 1024
+
+    def most_prompts(self, rows: int, waiting: int, passed_by: int) -> int:
+        """How many of ``waiting`` short prompts begin in one step beside ``rows`` decode rows.
+
+        ``burst_prompts``, or a quarter of the rows or an eighth of the prompts where that is more; one more where fewer rows
+        than ``_FEW_ROWS`` are disturbed, or more prompts were ``passed_by`` in a step before. More in one step answer the
+        first of them later; fewer make more long steps for all that decode, and those who begin together come back together.
+        """
+        most = max(self.burst_prompts, rows // _BURST_ROWS, waiting // _BURST_PART)
+        return most + 1 if rows < _FEW_ROWS or passed_by > most else most
 
 
 class StepBudget:
     """What is left of one step's time for prompts, after its decode rows.
 
     A *short* prompt fits into one step. Short ones go whole or wait, in order: of several that begin together the first
-    is answered when it is computed, not when all are, and from then on they take turns. More in one step answer the first
-    of them later; fewer make more long steps for all that decode, and those who began together come back together: so a
-    step takes a few, whether somebody decodes yet or not.
+    is answered when it is computed, not when all are, and from then on they take turns. So a step takes a few, whether
+    somebody decodes yet or not.
     """
 
-    def __init__(self, model: StepTimeModel, targets: StepTargets, load: StepLoad, waiting: Sequence[tuple[int, int]]) -> None:
-        """``load`` is the decode rows, ``waiting`` the (cached, uncached) tokens of everything else that could go along."""
+    def __init__(
+        self, model: StepTimeModel, targets: StepTargets, load: StepLoad, waiting: Sequence[tuple[int, int]], passed_by: int = 0
+    ) -> None:
+        """``load`` is the decode rows, ``waiting`` the (cached, uncached) tokens of everything else that could go along;
+        ``passed_by`` of them could have gone along before.
+        """
         self._model = model
         rows_s = model.seconds(load)
         self._short_s = max(targets.inter_token_s, targets.stretch * rows_s)
         share = self._short_s - rows_s
         self._tokens = self._most_tokens = targets.prefill_tokens_beside_decode if load.rows else targets.prefill_tokens_alone
         shorts = [one for one in waiting if self._is_short(*one)]
-        self._left_prompts = max(targets.burst_prompts, len(shorts) // _BURST_PART)
+        self._left_prompts = targets.most_prompts(load.rows, len(shorts), passed_by)
         together_s = max(targets.burst_inter_tokens * targets.inter_token_s, targets.burst_rows * rows_s)
         self._burst_s = max(min(together_s, targets.burst_s), self._short_s)
         if load.rows:
