@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import zmq
@@ -50,3 +51,15 @@ async def test_expected_commands_are_waited_for_a_moment_and_no_longer(tmp_path:
         channel.close()
         replica.close(0)
         context.term()
+
+
+def test_what_writes_its_frames_does_not_take_the_processor_from_a_replica(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/task"))
+    replica = ReplicaChannel(ipc_address(tmp_path, "a.sock"))
+    try:
+        begun = {int(task) for task in set(os.listdir("/proc/self/task")) - before}
+        assert begun
+        assert {os.sched_getscheduler(task) for task in begun} == {os.SCHED_BATCH}
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    finally:
+        replica.close(0)

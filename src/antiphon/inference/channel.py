@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import zmq
 
@@ -25,12 +27,31 @@ def _replica_end(context: zmq.Context[zmq.Socket[bytes]], address: str) -> zmq.S
     return socket
 
 
+@contextmanager
+def _unhurried() -> Iterator[None]:
+    """Threads begun meanwhile do not take the processor from the one that wakes them, where the system can tell them apart.
+
+    Else each frame's way out cuts into the next step: 0.3 ms measured, a tenth of it so.
+    """
+    try:
+        before = os.sched_getscheduler(0)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except (AttributeError, OSError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))
+
+
 class ReplicaChannel:
     """The replica's end: blocking, one thread. Implements ``Channel``."""
 
     def __init__(self, address: str) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = _replica_end(self._context, address)
+        with _unhurried():
+            self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+            self._socket = _replica_end(self._context, address)
 
     def receive(self, *, wait: bool, expected: int = 0) -> list[Command]:
         commands: list[Command] = []
