@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +31,7 @@ def spec(folder: Path) -> ReplicaSpec:
 @pytest.fixture(scope="module")
 def fast(model_folder: Path) -> Iterator[OpenVinoExecutor]:
     executor = OpenVinoExecutor(spec(model_folder))
+    executor.await_unpacked()
     yield executor
     executor.close()
 
@@ -160,3 +164,29 @@ def test_plans_that_would_corrupt_memory_are_refused(fast: OpenVinoExecutor) -> 
 def test_too_little_memory_is_said(model_folder: Path) -> None:
     with pytest.raises(ModelUnusable, match="at least 3 MB"):
         OpenVinoExecutor(replace(spec(model_folder), kv_bytes=1_000_000))
+
+
+def test_weights_are_unpacked_while_it_serves_and_the_text_stays(model_folder: Path, tokenizer: ModelTokenizer) -> None:
+    executor = OpenVinoExecutor(spec(model_folder))
+    with closing(executor):
+        france = capital_of_france(tokenizer)
+        before = complete(executor, [france], GREEDY)
+        executor.await_unpacked()
+        assert executor.unpacked
+        assert text_of(tokenizer, complete(executor, [france], GREEDY)[0])[:20] == text_of(tokenizer, before[0])[:20]
+        for output in complete(executor, [france] * 6, GREEDY):
+            assert "Paris" in text_of(tokenizer, output)
+
+
+def test_one_that_is_closed_while_it_unpacks_ends(model_folder: Path) -> None:
+    executor = OpenVinoExecutor(spec(model_folder))
+    executor.close()
+    assert not executor.unpacked
+    assert not any(thread.name == "unpack" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("changes", [{"precision": "exact"}, {"memory_bytes": 600_000_000}])
+def test_weights_stay_packed_in_an_exact_pool_and_in_a_bounded_one(model_folder: Path, changes: dict[str, Any]) -> None:
+    with closing(OpenVinoExecutor(replace(spec(model_folder), **changes))) as executor:
+        executor.await_unpacked()
+        assert not executor.unpacked

@@ -99,6 +99,7 @@ def _replica_spec(spec: PoolSpec, config: Config, model_path: str) -> ReplicaSpe
         kv_bytes=_kv_bytes(spec, config, model_path),
         context_tokens=spec.context_tokens,
         replicas=max(_at_once(config), 1),
+        memory_bytes=spec.memory_bytes,
         prefill_tokens_per_s=spec.prefill_tokens_per_s,
         output_tokens_per_s=spec.output_tokens_per_s,
         blocks=spec.blocks,

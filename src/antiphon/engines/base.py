@@ -327,6 +327,8 @@ class ReplicaSpec:
     """How long a step with prefill may take beside decoding sequences."""
     replicas: int = 1
     """Replicas with a model of their own that run on this machine: they divide its memory and its threads."""
+    memory_bytes: int = 0
+    """What weights and cache may take; nothing is unpacked beyond it. 0: what is spare may be used."""
     kv_precision: KvPrecision = "auto"
     """Format of the KV cache. ``auto`` is f32 where ``precision`` is exact, else the machine's 16-bit format."""
     url: str = ""

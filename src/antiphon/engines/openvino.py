@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from itertools import accumulate, chain
@@ -24,7 +25,7 @@ from antiphon.engines.base import (
 )
 from antiphon.engines.control_group import quota_processors, replica_threads
 from antiphon.engines.logits import log_probabilities
-from antiphon.engines.memory import cache_size
+from antiphon.engines.memory import available_bytes, cache_size
 from antiphon.engines.paged_model import Formats, PagedModel, StepInputs
 from antiphon.engines.sampler import Sampler
 from antiphon.engines.tokenizer_file import read_tokenizer_file
@@ -35,6 +36,10 @@ DEFAULT_CONTEXT_TOKENS = 2048
 _ANY_TOKENS = 64
 """Up to so many tokens, every number is as fast as its neighbours."""
 
+_UNPACKED_SHARE = 0.25
+"""Of the memory that is spare."""
+_SEVERAL = 8
+
 _log = structlog.get_logger(__name__)
 
 
@@ -44,6 +49,8 @@ class OpenVinoExecutor:
     With ``precision="exact"`` everything is computed and cached in 32 bits, and a step of a single token, or with a single
     sampled row, is padded to two, because OpenVINO multiplies one row by another kernel than several; so a sequence's logits
     do not depend on what else is in the step.
+
+    Otherwise, where there is plenty of memory, the weights are unpacked as well while it serves already: faster with several tokens.
     """
 
     def __init__(self, spec: ReplicaSpec) -> None:
@@ -85,6 +92,9 @@ class OpenVinoExecutor:
             block_bytes=block_bytes,
             seconds=round(time.perf_counter() - started, 2),
         )
+        self._unpacking = threading.Thread(target=self._unpack, args=(spec,), name="unpack", daemon=True)
+        if not self._exact and not spec.memory_bytes:
+            self._unpacking.start()
 
     @property
     def shape(self) -> ExecutorShape:
@@ -106,7 +116,18 @@ class OpenVinoExecutor:
         if not self._closed:
             self._closed = True
             self._model.release()
+            self.await_unpacked()
             del self._cache
+
+    @property
+    def unpacked(self) -> bool:
+        """Whether it has unpacked weights."""
+        return self._model.unpacked
+
+    def await_unpacked(self) -> None:
+        """Wait until the model has the form it keeps: for measurements."""
+        if self._unpacking.is_alive():
+            self._unpacking.join()
 
     def _logits(self, plan: StepPlan) -> NDArray[np.float32]:
         """Move blocks, then compute: at least one row. It is valid until the next step."""
@@ -199,6 +220,19 @@ class OpenVinoExecutor:
             raise EngineFailed("A step has a token that is not in the vocabulary.")
         if inputs.block_indices.min() < 0 or inputs.block_indices.max() > self._scratch_block:
             raise EngineFailed("A step names a block that does not exist.")
+
+    def _unpack(self, spec: ReplicaSpec) -> None:
+        """The cache is given its memory as it is used: what it may still take is not spare."""
+        shape, started = self._shape, time.perf_counter()
+        spare = available_bytes() // max(spec.replicas, 1) - self._model.block_bytes * (shape.blocks + shape.host_slots)
+        try:
+            row = _scratch(self._scratch_block, 1)
+            unpacked = self._model.unpack(int(spare * _UNPACKED_SHARE), self._inputs((row,) * _SEVERAL))
+        except (RuntimeError, MemoryError) as error:
+            _log.warning("weights_stay_packed", pool=spec.pool, model=spec.model, error=str(error))
+            return
+        if unpacked:
+            _log.info("weights_unpacked", pool=spec.pool, model=spec.model, seconds=round(time.perf_counter() - started, 2))
 
     def _warm_up(self) -> None:
         """Run the shapes that differ in kernels once (a chunk, two rows, one row), so that no user waits for them."""

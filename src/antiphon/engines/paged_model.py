@@ -7,6 +7,8 @@ before anything is served.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from antiphon.core.errors import ModelUnusable
 from antiphon.core.pools import Precision
 from antiphon.engines.base import BLOCK_TOKENS, KvPrecision
 from antiphon.engines.cache_tensors import CachePart, CacheTensors
+from antiphon.engines.form_choice import FormChoice
 from antiphon.engines.quiet_openvino import opset13, ov, paged_attention_transformation
+from antiphon.engines.unpacked_weights import unpack_weights, unpacked_bytes
 
 _SAMPLED_ROWS = "sampled_tokens_indices"
 _STEP_INPUTS: dict[str, int] = {
@@ -60,42 +64,19 @@ class StepInputs:
     sampled_tokens_indices: NDArray[np.int64]
 
 
-class PagedModel:
-    """A compiled model and its cache. ``allocate`` once, then ``infer`` from one thread.
+class _Form:
+    """A compiled model, and the tensors that a step's inputs go into: setting new ones costs a tenth of a millisecond per step."""
 
-    Raises ``ModelUnusable`` when the folder holds no model that can be run this way.
-    """
-
-    def __init__(self, folder: Path, formats: Formats, threads: int) -> None:
-        core = ov.Core()
-        model = _read(core, folder)
-        _check_inputs(model, folder)
-        try:
-            compiled = core.compile_model(model, "CPU", _properties(core, formats, threads))
-            self._request = compiled.create_infer_request()
-        except RuntimeError as error:
-            raise ModelUnusable(f"OpenVINO cannot compile the model in {folder.name}.") from error
-        self._parts = _cache_parts(compiled, folder)
+    def __init__(self, compiled: ov.CompiledModel, cache: Mapping[str, ov.Tensor]) -> None:
+        self._request = compiled.create_infer_request()
         self._inputs = {name: self._request.get_tensor(name) for name in _STEP_INPUTS}
-        self.vocabulary_tokens: int = compiled.outputs[0].partial_shape[-1].get_length()
+        self.set_cache(cache)
 
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block over all layers, keys and values."""
-        return sum(part.block_bytes for part in self._parts)
-
-    def allocate(self, blocks: int, slots: int) -> CacheTensors:
-        """Give the model a cache of ``blocks`` blocks, with ``slots`` to swap to."""
-        cache = CacheTensors(self._parts, blocks, slots)
-        for name, tensor in cache.tensors.items():
+    def set_cache(self, cache: Mapping[str, ov.Tensor]) -> None:
+        for name, tensor in cache.items():
             self._request.set_tensor(name, tensor)
-        return cache
 
     def infer(self, step: StepInputs) -> NDArray[np.float32]:
-        """Logits [sampled, vocabulary], valid until the next call. Raises ``RuntimeError`` when OpenVINO fails.
-
-        The inputs go into tensors that stay set: setting new ones costs a tenth of a millisecond per step.
-        """
         for name, tensor in self._inputs.items():
             values: NDArray[np.generic] = getattr(step, name)
             if values.ndim:
@@ -105,10 +86,94 @@ class PagedModel:
         logits = self._request.get_output_tensor(0).data
         return logits.reshape(-1, logits.shape[-1])
 
+
+@dataclass(frozen=True, slots=True)
+class _Unpacked:
+    """``rows`` for steps of decode rows alone, ``prompts`` for all others."""
+
+    rows: _Form
+    prompts: _Form
+
+
+class PagedModel:
+    """A compiled model and its cache. ``allocate`` once, then ``infer`` from one thread; ``unpack`` may run in another.
+
+    Raises ``ModelUnusable`` when the folder holds no model that can be run this way.
+    """
+
+    def __init__(self, folder: Path, formats: Formats, threads: int) -> None:
+        core = ov.Core()
+        model = _read(core, folder)
+        _check_inputs(model, folder)
+        self._folder, self._properties = folder, _properties(core, formats, threads)
+        try:
+            compiled = core.compile_model(model, "CPU", self._properties)
+            self._form = _Form(compiled, {})
+        except RuntimeError as error:
+            raise ModelUnusable(f"OpenVINO cannot compile the model in {folder.name}.") from error
+        self._parts = _cache_parts(compiled, folder)
+        self._cache: dict[str, ov.Tensor] = {}
+        self._unpacked: _Unpacked | None = None
+        self._choice = FormChoice()
+        self._released = False
+        self.vocabulary_tokens: int = compiled.outputs[0].partial_shape[-1].get_length()
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers, keys and values."""
+        return sum(part.block_bytes for part in self._parts)
+
+    @property
+    def unpacked(self) -> bool:
+        return self._unpacked is not None
+
+    def allocate(self, blocks: int, slots: int) -> CacheTensors:
+        """Give the model a cache of ``blocks`` blocks, with ``slots`` to swap to."""
+        cache = CacheTensors(self._parts, blocks, slots)
+        self._cache = cache.tensors
+        self._form.set_cache(self._cache)
+        return cache
+
+    def infer(self, step: StepInputs) -> NDArray[np.float32]:
+        """Logits [sampled, vocabulary], valid until the next call. Raises ``RuntimeError`` when OpenVINO fails."""
+        forms = self._unpacked
+        if forms is None:
+            return self._form.infer(step)
+        rows = len(step.past_lens)
+        if len(step.input_ids) > rows:
+            return forms.prompts.infer(step)
+        unpacked = self._choice.unpacked(rows)
+        started = time.perf_counter()
+        logits = (forms.rows if unpacked else self._form).infer(step)
+        self._choice.observe(rows, unpacked, time.perf_counter() - started)
+        return logits
+
+    def unpack(self, most_bytes: int, warm_up: StepInputs) -> bool:
+        """Compile the model with unpacked weights too, if that takes no more than ``most_bytes``; whether it did.
+
+        Twice: in a step of another number of tokens than the one before OpenVINO works out every node's shape anew, which
+        takes 6 ms, and decode rows alone are often as many as before. Takes seconds; raises ``RuntimeError`` when OpenVINO fails.
+        """
+        core = ov.Core()
+        model = _read(core, self._folder)
+        if not 0 < unpacked_bytes(model) <= most_bytes:
+            return False
+        unpack_weights(model, lambda: not self._released)
+        forms: list[_Form] = []
+        for _ in range(2):
+            if self._released:
+                return False
+            forms.append(_Form(core.compile_model(model, "CPU", self._properties), self._cache))
+            forms[-1].infer(warm_up)
+        self._unpacked = _Unpacked(*forms)
+        return True
+
     def release(self) -> None:
-        """Forget the model; it cannot be used after that."""
-        self._inputs.clear()
-        del self._request
+        """Forget the model; it cannot be used after that, and ``unpack`` ends soon."""
+        self._released = True
+        self._unpacked = None
+        self._cache = {}
+        del self._form
 
 
 def check_model(folder: Path) -> None:
