@@ -46,6 +46,7 @@ class Decoding:
             kv_bytes=CACHE_BYTES,
             kv_precision=kv_precision,
             host_slots=0,
+            memory_bytes=CACHE_BYTES,  # the formats as they are: nothing is unpacked
         )
         sampling = Sampling(max_tokens=tokens, seed=1, temperature=0.0)
         rows: list[Row] = []

@@ -217,8 +217,8 @@ async def test_a_title_is_told_to_whoever_reads_the_next_answer(gateway: Gateway
         told: list[object] = []
         async with stage.runner.reading(next_turn.generation_id) as states:
             async for state in states:
-                told.append(state.event)
-                if state.event == Title("Boiling an egg"):
+                told.append(state and state.event)
+                if told[-1] == Title("Boiling an egg"):
                     await stage.runner.cancel(stage.owner, next_turn.generation_id)
         assert told.count(Title("Boiling an egg")) == 1
         assert (await stage.generation(next_turn.generation_id)).status is GenerationStatus.CANCELLED

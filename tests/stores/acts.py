@@ -38,7 +38,7 @@ READS = frozenset(
             f"Accounts.{name}"
             for name in ("key", "keys", "password", "password_of", "session", "sessions", "tenants", "user", "user_of_identity")
         ),
-        *(f"Accounts.{name}" for name in ("user_by_name", "users")),
+        *(f"Accounts.{name}" for name in ("identities", "user_by_name", "users")),
         *(f"Conversations.{name}" for name in ("branch", "branch_ids", "folders", "get", "message", "page", "path", "search")),
         *(f"Conversations.{name}" for name in ("texts", "tree")),
         *(f"Custody.{name}" for name in ("audit_page", "feedback_page", "retention")),
@@ -117,6 +117,7 @@ async def _accounts(scene: Scene) -> dict[str, Act]:
         "create_user": lambda: accounts.create_user(bob),
         "create_user_of_identity": lambda: accounts.create_user_of_identity(carl, Identity("https://id", "carl")),
         "user_of_identity": lambda: accounts.user_of_identity(Identity("https://id", "nobody")),
+        "identities": lambda: accounts.identities(ann.id),
         "users": lambda: accounts.users(tenant.id),
         "user": lambda: accounts.user(ann.id),
         "user_by_name": lambda: accounts.user_by_name("ann"),

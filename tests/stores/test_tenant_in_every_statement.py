@@ -33,6 +33,7 @@ ACROSS_TENANTS = {
     "end_session": "a secret",
     "ensure_owner": "the first start",
     "find_replay": "the key's scope names the tenant",
+    "identities": "one user, who has asked for it",
     "ledger": "an account of all tenants, for the server's owner and for limits at a start",
     "outbox": "the relay carries every tenant's records",
     "key": "a secret",

@@ -228,7 +228,7 @@ class OpenVinoExecutor:
         try:
             row = _scratch(self._scratch_block, 1)
             unpacked = self._model.unpack(int(spare * _UNPACKED_SHARE), self._inputs((row,) * _SEVERAL))
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it failed of, what serves goes on, only slower
             _log.warning("weights_stay_packed", pool=spec.pool, model=spec.model, error=str(error))
             return
         if unpacked:

@@ -154,19 +154,18 @@ class PagedModel:
         Twice: in a step of another number of tokens than the one before OpenVINO works out every node's shape anew, which
         takes 6 ms, and decode rows alone are often as many as before. Takes seconds; raises ``RuntimeError`` when OpenVINO fails.
         """
-        core = ov.Core()
+        core, cache = ov.Core(), self._cache
         model = _read(core, self._folder)
         if not 0 < unpacked_bytes(model) <= most_bytes:
             return False
         unpack_weights(model, lambda: not self._released)
         forms: list[_Form] = []
-        for _ in range(2):
-            if self._released:
-                return False
-            forms.append(_Form(core.compile_model(model, "CPU", self._properties), self._cache))
+        while len(forms) < 2 and not self._released:
+            forms.append(_Form(core.compile_model(model, "CPU", self._properties), cache))
             forms[-1].infer(warm_up)
-        self._unpacked = _Unpacked(*forms)
-        return True
+        if not self._released:
+            self._unpacked = _Unpacked(*forms)
+        return self.unpacked
 
     def release(self) -> None:
         """Forget the model; it cannot be used after that, and ``unpack`` ends soon."""
