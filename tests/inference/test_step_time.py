@@ -116,12 +116,11 @@ def test_a_prompt_alone_gets_a_long_step_and_a_burst_does_not() -> None:
         (0, 12, 0, 3),
         (3, 12, 12, 3),
         (4, 12, 0, 2),
-        (4, 12, 2, 2),
-        (4, 12, 3, 3),
-        (12, 12, 0, 3),
-        (16, 12, 5, 5),
+        (7, 12, 2, 2),
+        (7, 12, 3, 3),
+        (8, 12, 0, 3),
+        (8, 12, 12, 3),
         (4, 80, 0, 10),
-        (4, 80, 11, 11),
     ],
 )
 def test_how_many_short_prompts_begin_together(rows: int, waiting: int, passed_by: int, begin: int) -> None:

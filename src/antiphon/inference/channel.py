@@ -13,7 +13,7 @@ from antiphon.core.errors import EngineFailed
 from antiphon.inference.wire import Command, Report, decode_command, decode_report, encode
 
 _DRAIN = 64
-_FIRST_MS, _NEXT_MS = 3, 1
+_FIRST_MS, _NEXT_MS = 2, 1
 """How long an expected command is waited for: the first, and each after another."""
 _FULL_PAUSE_S = 0.005
 _NO_LIMIT = 0

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from antiphon.inference.step_time import StepLoad, StepTimeModel
 
 _SMALLEST_CHUNK = 8
-_BURST_ROWS, _BURST_PART, _FEW_ROWS = 4, 8, 4
+_BURST_PART = 8
+_SOME_ROWS = range(4, 8)
 _SLACK, _ROUND = 1.25, 2.0
 """A prompt that would be finished by so much more than its share is finished: the rest would cost a whole step. Where
 nobody decodes that is to the nearest whole prompt.
@@ -32,7 +33,7 @@ class StepTargets:
     burst_inter_tokens: float = 1.3
     burst_rows: float = 4.0
     burst_s: float = 0.25
-    burst_prompts: int = 2
+    burst_prompts: int = 3
     alone_s: float = 0.2
     prefill_tokens_beside_decode: int = 512
     prefill_tokens_alone: int = 1024
@@ -40,12 +41,13 @@ class StepTargets:
     def most_prompts(self, rows: int, waiting: int, passed_by: int) -> int:
         """How many of ``waiting`` short prompts begin in one step beside ``rows`` decode rows.
 
-        ``burst_prompts``, or a quarter of the rows or an eighth of the prompts where that is more; one more where fewer rows
-        than ``_FEW_ROWS`` are disturbed, or more prompts were ``passed_by`` in a step before. More in one step answer the
-        first of them later; fewer make more long steps for all that decode, and those who begin together come back together.
+        ``burst_prompts``, or an eighth of them where that is more. More in one step answer the first of them later; fewer make
+        more long steps for all that decode, and those who begin together come back together. Beside 4 to 7 rows that
+        balance is at one fewer, unless more than that were ``passed_by`` in a step before.
         """
-        most = max(self.burst_prompts, rows // _BURST_ROWS, waiting // _BURST_PART)
-        return most + 1 if rows < _FEW_ROWS or passed_by > most else most
+        fewer = self.burst_prompts - 1
+        burst = fewer if rows in _SOME_ROWS and passed_by <= fewer else self.burst_prompts
+        return max(burst, waiting // _BURST_PART)
 
 
 class StepBudget:
