@@ -31,7 +31,7 @@ class StepTargets:
     stretch: float = 2.2
     long_share: float = 0.85
     burst_inter_tokens: float = 1.3
-    burst_rows: float = 4.0
+    burst_rows: float = 5.0
     burst_s: float = 0.25
     burst_prompts: int = 3
     alone_s: float = 0.2
