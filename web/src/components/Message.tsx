@@ -1,5 +1,5 @@
 import { signal, useComputed, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { t } from "../i18n";
 import { duration } from "../i18n/format";
 import { holdPlace } from "../scroll";
@@ -79,7 +79,7 @@ function Editor({ view, thread }: MessageProps) {
     area.style.height = `${Math.min(area.scrollHeight, innerHeight * 0.5)}px`;
     empty.value = area.value.trim() === "";
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const area = field.current;
     if (!area) return;
     area.value = view.text.peek();

@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { api, Problem, type Conversation } from "../api";
 import { openMove, openShare } from "../dialogs/open";
 import { t } from "../i18n";
@@ -66,7 +66,7 @@ function Badge({ id }: { id: string }) {
 
 function TitleField({ item, close }: { item: Conversation; close(): void }) {
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.select(), []);
+  useLayoutEffect(() => field.current?.select(), []);
   const save = () => {
     const title = field.current?.value.trim() ?? "";
     close();
