@@ -4,6 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 import zmq
 
 from antiphon.inference.channel import GatewayChannel, ReplicaChannel
@@ -53,13 +54,14 @@ async def test_expected_commands_are_waited_for_a_moment_and_no_longer(tmp_path:
         context.term()
 
 
-def test_what_writes_its_frames_does_not_take_the_processor_from_a_replica(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("computes", "policy"), [(True, os.SCHED_BATCH), (False, os.SCHED_OTHER)])
+def test_what_writes_its_frames_does_not_take_the_processor_from_a_step(tmp_path: Path, computes: bool, policy: int) -> None:
     before = set(os.listdir("/proc/self/task"))
-    replica = ReplicaChannel(ipc_address(tmp_path, "a.sock"))
+    replica = ReplicaChannel(ipc_address(tmp_path, "a.sock"), computes=computes)
     try:
         begun = {int(task) for task in set(os.listdir("/proc/self/task")) - before}
         assert begun
-        assert {os.sched_getscheduler(task) for task in begun} == {os.SCHED_BATCH}
+        assert {os.sched_getscheduler(task) for task in begun} == {policy}
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
     finally:
         replica.close(0)

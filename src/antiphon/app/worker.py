@@ -72,7 +72,7 @@ def _serve(handshake: Handshake) -> None:
 
     gc.collect()
     gc.freeze()  # what was loaded stays: no collection in mid-step looks at it again
-    channel = ReplicaChannel(handshake.address)
+    channel = ReplicaChannel(handshake.address, computes=spec.engine == "openvino")
     try:
         Replica(executor, tokenizer, channel, SystemClock(), settings_of(spec), release).run()
     finally:
